@@ -62,11 +62,14 @@ def attach(order_file: str) -> None:
     try:
         from flatout.probe.recorder import start
         from flatout.schema.codec import read_order
+        from flatout.schema.ranks import is_rank
         from flatout.schema.secrets import remember, remember_environment
 
         remember(sys.orig_argv)
         remember_environment(os.environ)
         order = read_order(Path(order_file))
+        if is_rank():
+            _become_rank(order)
         if order.mode == "run":
             _train(order)
         elif order.mode == "timing":
@@ -85,10 +88,7 @@ def attach(order_file: str) -> None:
 
 def _train(order: Any) -> None:
     """Put the recipe's fixes in place; around them, where it is asked for, what tells how the training goes."""
-    if order.ranks:
-        from flatout.ranks.rank import train_as_rank
-
-        train_as_rank(order)
+    if order.ranks:  # the launcher, or what a rank has started: the ranks know what to do
         return
     if order.fixes or not order.live:
         from flatout.fixes.core.under_recipe import train_under
@@ -98,6 +98,19 @@ def _train(order: Any) -> None:
         from flatout.probe.system.live_status import follow
 
         follow(order)
+
+
+def _become_rank(order: Any) -> None:
+    """Make this process a rank. One that cannot be one ends: it would be a whole training beside the others."""
+    from flatout.schema.ranks import CANNOT_BEGIN
+
+    try:
+        from flatout.ranks.rank import train_as_rank
+
+        train_as_rank(order)
+    except Exception:
+        os.write(2, f"flatout: rank {os.environ.get('RANK')} cannot begin\n{traceback.format_exc()}".encode())
+        os._exit(CANNOT_BEGIN)
 
 
 def _prepare_timing(recorder: Any) -> None:

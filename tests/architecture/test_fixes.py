@@ -18,6 +18,7 @@ from tests.architecture.source import REPO, Module, modules, none_of
 HEADINGS = ["## What it does", "## Why it helps", "## How equal", "## When it is wrong"]
 NOT_MEASURED = {"cudnn-search-off", "device-prefetch", "pinned-copy", "tf32"}  # by themselves, on a GPU
 NOT_MEASURED |= {"kept-activations", "kept-copies", "kept-outputs"}  # a busy machine left trials undecided
+NOT_MEASURED |= {"bf16-exchange", "exchange-once"}  # over a network
 ORDINARY = (Equivalence.BITWISE, Equivalence.ROUNDING, Equivalence.PRECISION)
 every_fix = pytest.mark.parametrize("fix", fixes(), ids=lambda fix: fix.name)
 

@@ -1,9 +1,18 @@
 """`flatout run --nproc-per-node`: what `flatout.cli.ranks` says before and after a training."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+from tests.unit.report.specimens import comparison, ordinary
 
 from flatout.cli.main import run
+from flatout.cli.ranks import without_ranks
+from flatout.engine.recipe import read_recipe, write_recipe
 from flatout.engine.train_ranks import RanksTrained
+from flatout.errors import UsageError
+from flatout.schema.recipe import Kept, Proof, RankProof, Recipe
+from flatout.schema.trial import RANKS, Candidate, Equivalence, Selection, Trial, Verdict
 
 NET = {"cut": 12, "rows": [4, 4], "few": 0, "whole": {}}
 
@@ -70,3 +79,81 @@ def test_words_that_make_no_sense_are_told_before_anything_runs(script, trained,
 def test_a_launcher_line_is_refused(script, capsys):
     assert run(["run", "--nproc-per-node", "2", "--", "env", "train.py"]) == 2
     assert "Leave the launcher out" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------------------- the recipe
+def recipe(speedup, **parts):
+    proof = Proof(date="2026-11-29T12:00:00Z", flatout="0.1.0", python="3.11.7", torch="2.13.0", device="cpu",
+                  speedup=speedup, low=1.1, high=3.0)  # fmt: skip
+    return Recipe(**{"script": "train.py", "fixes": (), "proof": proof, **parts})
+
+
+ON_TWO = RankProof(number=2, equivalence=Equivalence.ROUNDING, steps=64, speedup=1.5, low=1.3, high=1.7)
+
+
+def test_a_recipe_for_ranks_trains_on_them(script, trained, capsys):
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(["run", "train.py"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    proven = "2 ranks, proven 1.50x as fast (1.30 to 1.70) with results equal by ROUNDING over 64 steps"
+    assert said[0] == f"flatout: flatout.toml: {proven}"
+    assert trained[1][0][1].ranks == 2
+
+
+def test_a_number_of_ranks_given_by_hand_comes_first(script, trained, capsys):
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(["run", "--nproc-per-node", "4", "train.py"]) == 0
+    assert trained[1][0][1].ranks == 4
+
+
+def test_the_number_of_ranks_shares_an_option_with_names_of_findings_and_fixes():
+    assert without_ranks(["IN001", "2"]) == (("IN001",), "2")
+    assert without_ranks(["GPU"]) == ((), "GPU")
+    assert without_ranks(["loader-workers"]) == (("loader-workers",), None)
+    with pytest.raises(UsageError, match="2 and gpu"):
+        without_ranks(["2", "gpu"])
+
+
+@pytest.fixture
+def tuned(monkeypatch):
+    """A tune on ranks that kept two of them, and what it was asked."""
+    asked = []
+
+    def tune(target, placement, **limits):
+        asked.append((target.name, placement.ranks, limits["budget_s"]))
+        asked_for = Candidate(selection=Selection(RANKS, {"number": 2}), equivalence=Equivalence.ROUNDING)
+        trial = Trial(number=1, candidate=asked_for, verdict=Verdict.KEPT, comparison=comparison(1.5))
+        return replace(ordinary(), trials=(trial,), recipe=recipe(1.5, ranks=ON_TWO), folder="")
+
+    monkeypatch.setattr("flatout.engine.tune_ranks.tune_on_ranks", tune)
+    return asked
+
+
+def test_what_was_kept_on_ranks_is_shown_and_written(script, tuned, capsys):
+    assert run(["tune", "--nproc-per-node", "2", "--budget", "30", "train.py"]) == 0
+    assert tuned == [("train.py", 2, 30.0)]
+    assert read_recipe(Path("flatout.toml")).ranks == ON_TWO
+    assert "2 ranks" in capsys.readouterr().out
+
+
+def test_a_recipe_that_gives_more_stays(script, tuned, capsys):
+    kept = Kept(selection=Selection("fused-optimizer"), equivalence=Equivalence.ROUNDING, speedup=2.0)
+    write_recipe(recipe(2.0, fixes=(kept,)), Path("flatout.toml"))
+    before = Path("flatout.toml").read_text()
+    assert run(["tune", "--nproc-per-node", "2", "train.py"]) == 0
+    assert Path("flatout.toml").read_text() == before
+    assert "its fixes gave 2.00x, ranks 1.50x" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["tune", "--nproc-per-node", "2", "--only", "fused-optimizer", "train.py"], "tries ranks, and no fix"),
+        (["tune", "--nproc-per-node", "1", "train.py"], "One rank is one process"),
+        (["diagnose", "--nproc-per-node", "2", "--whole", "train.py"], "leave out --nproc-per-node"),
+    ],
+)
+def test_what_does_not_go_together_with_ranks_is_told(script, tuned, capsys, words, told):
+    assert run(words) == 2
+    assert told in capsys.readouterr().err
+    assert tuned == []

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from flatout.cli.options import STDOUT, budget_option, json_option, out_option, price_option, verbose_option
+from flatout.cli.options import (
+    STDOUT,
+    budget_option,
+    json_option,
+    only_codes_option,
+    out_option,
+    price_option,
+    verbose_option,
+)
 from flatout.cli.script_command import ScriptCommand
 from flatout.errors import FlatoutError
 from flatout.schema.report import Report
@@ -28,7 +36,7 @@ DEFAULT_BUDGET_S = 300.0
     help="Let the script train to its end, unchanged, and record every step with the light probes.",
 )
 @budget_option
-@click.option("--only", multiple=True, metavar="CODE", help="Report these findings only; may be given again.")
+@only_codes_option
 @json_option
 @out_option
 @price_option
@@ -51,15 +59,20 @@ def diagnose(
     (`-- torchrun --nproc-per-node 2 train.py`). Options of flatout stand before it.
     """
     from flatout.cli.names import rule_codes
+    from flatout.cli.ranks import without_ranks
 
+    only, ranks = without_ranks(only)
     codes = rule_codes(only)
     _check_whole(whole, steps, json_file)
+    if whole and ranks:
+        raise click.UsageError("--whole records one process: leave out --nproc-per-node.")
     diagnose_and_present(
         words,
         whole=whole,
         steps=steps,
         budget_s=budget_s,
         codes=codes,
+        ranks=ranks,
         json_file=json_file,
         out=out,
         price_h=price_h,
@@ -85,6 +98,7 @@ def diagnose_and_present(
     steps: int | None = None,
     budget_s: float = DEFAULT_BUDGET_S,
     codes: frozenset[str] = frozenset(),
+    ranks: str | None = None,
     json_file: Path | None = None,
     out: Path | None = None,
     price_h: float = 0.0,
@@ -99,7 +113,7 @@ def diagnose_and_present(
 
     failure: FlatoutError | None = None
     try:
-        found: Report | None = _whole(words, out) if whole else _diagnose(words, steps, budget_s, out, verbose)
+        found: Report | None = _whole(words, out) if whole else _diagnose(words, steps, budget_s, out, verbose, ranks)
     except FlatoutError as error:
         failure, found = error, getattr(error, "report", None)
     if found is not None:
@@ -119,7 +133,9 @@ def _whole(words: Sequence[str], out: Path | None) -> Report:
     return record_whole(parse_target(words), out)
 
 
-def _diagnose(words: Sequence[str], steps: int | None, budget_s: float, out: Path | None, verbose: bool) -> Report:
+def _diagnose(
+    words: Sequence[str], steps: int | None, budget_s: float, out: Path | None, verbose: bool, ranks: str | None = None
+) -> Report:
     """Call the engine, with somebody watching."""
     from flatout.cli.progress import Watcher, echo_bytes
     from flatout.engine.diagnose import Limits
@@ -128,5 +144,16 @@ def _diagnose(words: Sequence[str], steps: int | None, budget_s: float, out: Pat
 
     target = parse_target(words)
     limits = Limits(steps=steps, budget_s=budget_s, headroom=True)
+    if ranks is not None:
+        from flatout.engine.placement import place
+        from flatout.engine.tune_ranks import diagnose_on_ranks
+        from flatout.report.ranks import ranks_in_words
+
+        with Watcher(bar=not verbose) as watcher:
+            echo = echo_bytes if verbose else None
+            placement = place(ranks, ())
+            return diagnose_on_ranks(
+                target, placement, limits=limits, out=out, watch=watcher.watch, echo=echo, in_words=ranks_in_words
+            )
     with Watcher(bar=not verbose) as watcher:
         return measure(target, limits=limits, out=out, watch=watcher.watch, echo=echo_bytes if verbose else None)

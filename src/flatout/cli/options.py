@@ -13,6 +13,7 @@ __all__ = [
     "budget_option",
     "given_recipe_option",
     "json_option",
+    "only_codes_option",
     "out_option",
     "price_option",
     "recipe_option",
@@ -115,6 +116,16 @@ recipe_option: _Decorator = click.option(
     callback=writable,
     metavar="FILE",
     help="Where the recipe is written.",
+)
+
+
+only_codes_option: _Decorator = click.option(
+    "--only",
+    "--nproc-per-node",
+    "only",
+    multiple=True,
+    metavar="CODE|N|gpu",
+    help="Report these findings only; may be given again. --nproc-per-node N: of the script on N ranks.",
 )
 
 

@@ -6,13 +6,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flatout.errors import NothingMeasured
+from flatout.errors import NothingMeasured, UsageError
 
 if TYPE_CHECKING:
     from flatout.engine.process.target import Target
     from flatout.engine.train_ranks import RanksTrained
 
-__all__ = ["run_on_ranks"]
+__all__ = ["run_on_ranks", "without_ranks"]
+
+
+def without_ranks(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
+    """Return `words` without what `--nproc-per-node` was given, which shares its option with them, and that.
+
+    Raises:
+        UsageError: it was given more than once.
+    """
+    ranks = [word for word in words if word.strip().isdecimal() or word.strip().lower() == "gpu"]
+    if len(ranks) > 1:
+        raise UsageError(f"--nproc-per-node is given as {' and '.join(ranks)}.", advice="Give one number, or gpu.")
+    return tuple(word for word in words if word not in ranks), (ranks[0] if ranks else None)
 
 
 def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recipe: Path | None, verbose: bool) -> int:

@@ -91,20 +91,27 @@ def run(
         return _on_ranks(target, ranks, machines, recipe_file, live=live, verbose=verbose)
     path = find_recipe(target, recipe_file)
     recipe = _read(path, target)
+    if recipe.ranks is not None and not only:
+        return _as_proven_on_ranks(target, recipe, path, live=live, verbose=verbose)
     served = served_edits(chosen(recipe, only, path), target, path, allow_edits=allow_edits)
     kept = served.kept
     known = warnings(recipe, target, here(target)) if kept else []
     _announce(target.name, path, recipe, kept, [*served.left, *known], verbose=verbose)
     trained = _train(target, [_with(each.selection, on_change) for each in kept], served.files, live=live)
-    advice = advice_on_order(click.get_current_context().command, words) if trained.exit_code == _USAGE else ""
-    if advice and not trained.ranks:
-        _say(advice)
+    _advise(trained, words)
     later = [each for each in warnings(recipe, target, trained.found) if each not in known] if kept or live else []
     if kept or live:
         _account(trained, later, verbose=verbose)
     if kept and len(kept) == len(recipe.fixes):
         _compare(recipe, trained, comparable=not (known or later))
     return trained.exit_code
+
+
+def _advise(trained: "Trained", words: Sequence[str]) -> None:
+    """Say so where the script did not know its arguments and options of ours are among them."""
+    advice = advice_on_order(click.get_current_context().command, words) if trained.exit_code == _USAGE else ""
+    if advice and not trained.ranks:
+        _say(advice)
 
 
 def _read(path: Path, target: "Target") -> Recipe:
@@ -143,6 +150,21 @@ def _on_ranks(
     except UsageError:
         recipe = None
     return run_on_ranks(target, ranks, machines, recipe=recipe, verbose=verbose)
+
+
+def _as_proven_on_ranks(target: "Target", recipe: Recipe, path: Path, *, live: bool, verbose: bool) -> int:
+    """Train on the ranks of a recipe."""
+    from flatout.engine.provenance import here, warnings
+
+    assert recipe.ranks is not None
+    kept = recipe.ranks.as_kept
+    _say(
+        f"{path}: {kept.selection.label}, proven {kept.speedup:.2f}x as fast ({kept.low:.2f} to {kept.high:.2f}) with"
+        f" results equal by {kept.equivalence} over {recipe.ranks.steps} steps"
+    )
+    for sentence in warnings(recipe, target, here(target)):
+        _say(f"warning: {sentence}")
+    return _on_ranks(target, str(recipe.ranks.number), (), path, live=live, verbose=verbose)
 
 
 def _with(selection: Selection, on_change: str) -> Selection:

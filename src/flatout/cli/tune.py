@@ -1,7 +1,7 @@
 """`flatout tune`: try the cures on a script, keep what is faster and leaves results equal, write the recipe."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +39,11 @@ OURS = ("schema", "script", "proven")
 @budget_option
 @click.option(
     "--only",
+    "--nproc-per-node",
+    "only",
     multiple=True,
-    metavar="FIX|DIFF",
-    help="Try this fix or edit only, or those for this finding; may be given again.",
+    metavar="FIX|DIFF|N",
+    help="Try this fix or edit only, or those for this finding. --nproc-per-node N: N ranks, or gpu, and no fix.",
 )
 @click.option(
     "--also",
@@ -82,7 +84,12 @@ def tune(
     """
     from flatout.cli.given_edits import without_diffs
     from flatout.cli.names import fix_names
+    from flatout.cli.ranks import without_ranks
 
+    only, ranks = without_ranks(only)
+    if ranks is not None:
+        _tune_on_ranks(words, ranks, (*only, *also), budget_s, recipe_file, json_file, out, verbose)
+        return
     (only, edits), (also, more) = without_diffs(only), without_diffs(also)
     source = click.get_current_context().get_parameter_source("budget_s")
     tune_and_present(
@@ -116,16 +123,24 @@ def tune_and_present(
     Raises:
         FlatoutError: what the engine says went wrong, after what was measured has been shown.
     """
-    from flatout.cli.present import present, store, store_page
     from flatout.engine.process.target import parse_target
 
     _require_ours(recipe_file)
-    failure: FlatoutError | None = None
-    handover: HandoverStair | None = None
     target = parse_target(words)
     limits = _limits(target, **asked)
+    return _shown(lambda: _tune(target, limits, out, verbose), words, recipe_file, json_file, verbose=verbose)
+
+
+def _shown(
+    tried: Callable[[], Report], words: Sequence[str], recipe_file: Path, json_file: Path | None, *, verbose: bool
+) -> Report | None:
+    """Return what `tried()` gives, with its recipe written and its report shown and stored, also of a failure."""
+    from flatout.cli.present import present, store, store_page
+
+    failure: FlatoutError | None = None
+    handover: HandoverStair | None = None
     try:
-        found: Report | None = _tune(target, limits, out, verbose)
+        found: Report | None = tried()
     except FlatoutError as error:
         failure, found = error, getattr(error, "report", None)
     if found is not None:
@@ -137,6 +152,44 @@ def tune_and_present(
     if failure is not None:
         raise failure
     return found
+
+
+def _tune_on_ranks(
+    words: Sequence[str],
+    ranks: str,
+    others: Sequence[str],
+    budget_s: float,
+    recipe_file: Path,
+    json_file: Path | None,
+    out: Path | None,
+    verbose: bool,
+) -> None:
+    """Try the script on ranks; keep that in the recipe, where it holds nothing that gives more.
+
+    Raises:
+        UsageError: `others`, names of fixes and edits, were given, too, or there is nothing to compare.
+    """
+    from flatout.cli.progress import Watcher, echo_bytes
+    from flatout.engine.placement import place
+    from flatout.engine.process.target import parse_target
+    from flatout.engine.tune_ranks import tune_on_ranks
+    from flatout.report.ranks import ranks_in_words
+
+    if others:
+        raise click.UsageError("--nproc-per-node tries ranks, and no fix: leave out --only, --also and --edit.")
+    _require_ours(recipe_file)
+    target, placement = parse_target(words), place(ranks, ())
+    if placement.size < 2:
+        raise UsageError("One rank is one process.", advice="Try: flatout tune --nproc-per-node 2 train.py")
+
+    def tried() -> Report:
+        with Watcher(bar=not verbose) as watcher:
+            echo = echo_bytes if verbose else None
+            return tune_on_ranks(
+                target, placement, budget_s=budget_s, out=out, watch=watcher.watch, echo=echo, in_words=ranks_in_words
+            )
+
+    _shown(tried, words, recipe_file, json_file, verbose=verbose)
 
 
 def _limits(
@@ -187,15 +240,37 @@ def _hand_over(report: Report, words: Sequence[str], file: Path) -> "tuple[Hando
     from flatout.engine.recipe import write_recipe
     from flatout.report.tune_summary import HandoverStair
 
-    if report.recipe is None or not report.recipe.fixes:
+    if report.recipe is None or not (report.recipe.fixes or report.recipe.ranks):
         if file.exists():
             click.echo(f"note: {file}, written by an earlier tune, is unchanged", err=True)
+        return HandoverStair(), None
+    better = _holds_more(file, report) if report.recipe.ranks is not None else ""
+    if better:
+        click.echo(f"note: {better}", err=True)
         return HandoverStair(), None
     try:
         write_recipe(report.recipe, file)
     except FlatoutError as error:
         return HandoverStair(), error
     return HandoverStair(file=str(file), command=_command(words, file)), None
+
+
+def _holds_more(file: Path, report: Report) -> str:
+    """Return why a recipe for ranks does not take the place of the one in `file`, "" where it does."""
+    from flatout.engine.recipe import read_recipe
+
+    try:
+        there = read_recipe(file)
+    except FlatoutError:
+        return ""
+    new = report.recipe
+    if new is None or not there.fixes or there.script != new.script or there.proof.speedup <= new.proof.speedup:
+        return ""
+    return (
+        f"{file} is unchanged: its fixes gave {there.proof.speedup:.2f}x, ranks {new.proof.speedup:.2f}x, and a"
+        " training has one or the other. Train on ranks with flatout run --nproc-per-node, or name another file"
+        " with --recipe."
+    )
 
 
 def _command(words: Sequence[str], file: Path) -> tuple[str, ...]:

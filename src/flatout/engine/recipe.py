@@ -22,7 +22,7 @@ from flatout.errors import BadRecording, UsageError
 from flatout.fixes.core.catalog import find_fix, fixes
 from flatout.schema.files import read_whole, write_whole
 from flatout.schema.plain import from_plain, to_plain
-from flatout.schema.recipe import SCHEMA, Kept, Proof, Recipe
+from flatout.schema.recipe import SCHEMA, Kept, Proof, RankProof, Recipe
 from flatout.schema.trial import EDITED_SOURCE, Selection
 from flatout.schema.whole_training import WholeTraining
 
@@ -43,6 +43,7 @@ An edit (`diff`) is code: where this file
 _POSITIVE, _NOT_NEGATIVE = ("speedup", "low", "high"), ("num_cpus", "world_size", "num_pairs", "baseline_ms")
 _PLAIN = (bool, int, float, str)
 _DIGITS = 4
+_MOST_RANKS = 4096
 _MOST_BYTES = 1024 * 1024
 _LONGEST = 300  # characters of what is quoted from a file
 _INTERVAL = re.compile(r"^interval = \[\n *(\S+),\n *(\S+),\n\]$", re.MULTILINE)
@@ -90,6 +91,8 @@ def _text(recipe: Recipe) -> str:
     body: dict[str, Any] = {"schema": recipe.schema, "script": script}
     if recipe.fixes:
         body["fix"] = [_table(kept) for kept in recipe.fixes]
+    if recipe.ranks is not None:
+        body["ranks"] = _ranks_table(recipe.ranks)
     proof = recipe.proof
     told = {name: value for name, value in _plain(proof).items() if name not in ("speedup", "low", "high", "samples")}
     body["proven"] = {
@@ -117,6 +120,17 @@ def _table(kept: Kept) -> dict[str, Any]:
         "interval": [_round(kept.low), _round(kept.high)],
         **({"seal": kept.seal} if kept.seal else {}),
         "settings": to_plain(kept.selection.settings),
+    }
+
+
+def _ranks_table(ranks: RankProof) -> dict[str, Any]:
+    return {
+        "number": ranks.number,
+        "equivalence": ranks.equivalence.value,
+        "steps": ranks.steps,
+        "speedup": _round(ranks.speedup),
+        "interval": [_round(ranks.low), _round(ranks.high)],
+        "efficiency": _round(ranks.efficiency),
     }
 
 
@@ -190,8 +204,18 @@ def _recipe(body: Mapping[str, Any]) -> Recipe:
         script=from_plain(str, body["script"]),
         fixes=tuple(_kept(table) for table in tables),
         proof=proof,
+        ranks=_ranks(body["ranks"]) if "ranks" in body else None,
         whole=_whole(body["whole"]) if "whole" in body else None,
     )
+
+
+def _ranks(table: Mapping[str, Any]) -> RankProof:
+    told = {name: value for name, value in table.items() if name not in ("interval", "efficiency")}
+    ranks: RankProof = from_plain(RankProof, {**told, **_interval(table)})
+    if not 2 <= ranks.number <= _MOST_RANKS or ranks.steps < 0:
+        raise ValueError(f"`ranks` holds {ranks.number} ranks and {ranks.steps} steps")
+    _checked(ranks)
+    return ranks
 
 
 def _whole(table: Mapping[str, Any]) -> WholeTraining:
@@ -219,7 +243,7 @@ def _kept(table: Mapping[str, Any]) -> Kept:
     return kept
 
 
-def _checked(figures: Kept | Proof) -> None:
+def _checked(figures: Kept | Proof | RankProof) -> None:
     """Refuse figures that no measurement gives.
 
     Raises:

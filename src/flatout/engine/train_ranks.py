@@ -2,29 +2,20 @@
 
 import contextlib
 import json
-import os
-import random
-import shutil
-import sys
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flatout.engine.placement import Placement
-from flatout.engine.process.private_folders import Room
 from flatout.engine.process.rank_start import ERRORS_FILE, REFUSED_FILE
 from flatout.engine.process.target import Target
+from flatout.engine.ranked_target import ranked
 from flatout.engine.train import ORDER_FILE, train_observed
-from flatout.errors import UsageError
 from flatout.schema.codec import write_order
 from flatout.schema.order import Order
-from flatout.schema.ranks import RankLaunch, write_launch
 
 __all__ = ["RanksTrained", "train_on_ranks"]
 
-_LAUNCHER = "import sys; from flatout.ranks.launcher import main; sys.exit(main())"
-_LAUNCH_FILE = "launch.json"
 _MOST_SHOWN = 8000  # bytes of what a rank has written to stderr
 
 
@@ -46,60 +37,10 @@ def train_on_ranks(target: Target, placement: Placement) -> RanksTrained:
         UsageError: the command line is not that of a Python script or module.
         NothingMeasured: it could not be started.
     """
-    if Path(target.command[0]) != Path(sys.executable):
-        raise UsageError(
-            f"--nproc-per-node starts a Python script or module, and {target.command[0]} is neither.",
-            advice="Leave the launcher out: flatout run --nproc-per-node 2 train.py",
-        )
-    with tempfile.TemporaryDirectory(prefix="flatout-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        (folder / "parts").mkdir()
-        order = Order(
-            mode="run",
-            folder=str(folder),
-            script=target.name,
-            protect_files=False,
-            ranks=True,
-            ranks_seed=_seed(placement),
-        )
+    with ranked(target, placement) as (there, folder):
+        order = Order(mode="run", folder=str(folder), script=target.name, protect_files=False, ranks=True)
         write_order(order, folder / ORDER_FILE)
-        start = (sys.executable, "-m", "flatout.engine.process.rank_start", str(folder), *target.command)
-        launch = RankLaunch(
-            ranks=placement.ranks, nodes=placement.nodes, endpoint=placement.endpoint, job=placement.job, command=start
-        )
-        write_launch(launch, folder / _LAUNCH_FILE)
-        command = (sys.executable, "-c", _LAUNCHER, str(folder / _LAUNCH_FILE))
-        with _same_hashes(placement):
-            code = train_observed(Target(target.name, command), folder / ORDER_FILE)
-        _remove_rooms(folder)
-        shutil.rmtree(Path("/dev/shm", folder.name), ignore_errors=True)  # batches that no rank has read
-        return _trained(code, folder)
-
-
-def _seed(placement: Placement) -> int:
-    """Return where random streams begin that no script has seeded: the same on all machines."""
-    return random.Random(placement.job if placement.nodes > 1 else None).getrandbits(62)
-
-
-@contextlib.contextmanager
-def _same_hashes(placement: Placement) -> Any:
-    """Let sets of strings have the same order in all ranks: Python draws it anew for each process."""
-    if os.environ.get("PYTHONHASHSEED", "random") != "random":
-        yield
-        return
-    seed = random.Random(placement.job).randrange(1, 2**32)
-    os.environ["PYTHONHASHSEED"] = str(seed)
-    try:
-        yield
-    finally:
-        del os.environ["PYTHONHASHSEED"]
-
-
-def _remove_rooms(folder: Path) -> None:
-    for listed in folder.glob("rooms-*.json"):
-        with contextlib.suppress(OSError, ValueError):
-            for path in json.loads(listed.read_text(encoding="utf-8")):
-                Room(path, -1).remove()
+        return _trained(train_observed(there, folder / ORDER_FILE), folder)
 
 
 def _trained(code: int, folder: Path) -> RanksTrained:

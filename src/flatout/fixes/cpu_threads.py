@@ -43,11 +43,12 @@ __all__ = ["FIX", "choices", "patch"]
 
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
-    """Offer all cores, half of them and one, without the number in use."""
+    """Offer all cores, or a rank's share of them, half of that and one, without the number in use."""
     if run.environment.device_kind != "cpu":
         return Unfit(f"the training computes on {run.environment.device_kind}, not on the CPU")
     cores = run.environment.num_cpus
-    counts = dict.fromkeys((cores, max(1, cores // 2), 1))
+    share = max(1, cores // max(1, len({rank.rank for rank in run.ranks})))
+    counts = dict.fromkeys((share, max(1, share // 2), 1))
     others = tuple({"threads": count} for count in counts if count != run.environment.torch_threads)
     return others or Unfit("there is one core, and one thread is in use")
 
@@ -99,7 +100,7 @@ FIX = Fix(
     patch=patch,
     bounds={"threads": THREADS},
     choices=choices,
-    addresses=("CO007",),
+    addresses=("CO007", "DI002"),
     switchable=True,
     edit=(SwitchLine(code="torch.set_num_threads({threads})", stands_for="torch.set_num_threads"),),
 )

@@ -38,6 +38,7 @@ def synchronize(seams: Seams, group: RankGroup) -> None:
             if not training or torch.compiler.is_compiling() or HERE.own() is None:
                 return original(input, running_mean, running_var, weight, bias, training, momentum, eps)
             hits.count += 1
+            HERE.asked += 1
             return _normalized(input, (running_mean, running_var, momentum), weight, bias, eps, group)
 
         return batch_norm

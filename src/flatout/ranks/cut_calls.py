@@ -16,19 +16,20 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from flatout.probe.core.seams import Hits, Seams
 from flatout.ranks.account import RankAccount
+from flatout.ranks.call_kinds import CallKind, kind_of, known_kind
 from flatout.ranks.comparison import fingerprint
 from flatout.ranks.exchanged import JoinRows, Leave, TakeRows, Tie, Visit, applied
-from flatout.ranks.fitness import modes, refusal
+from flatout.ranks.fitness import refusal
 from flatout.ranks.gradients import LocalSpans
 from flatout.ranks.group import RankGroup, Together
 from flatout.ranks.local_rows import HERE, OwnRows
-from flatout.ranks.proof import Call, CutForm, prove
+from flatout.ranks.proof import Call, CutForm, CutResult, NotTried, prove
 from flatout.ranks.rows import Dim, RowPlan, shares
 
 __all__ = ["CutCalls"]
 
 _SELDOM = 64  # calls from one comparison of ranks to the next, later in a training
-_MOST_KINDS = 12  # of calls of one module that are tried
+_MOST_KINDS = 24  # of calls of one module that are tried
 _DEEPEST = 2  # levels below a call that was left whole
 _LEAST_SHARE = 0.2  # of the parameters of the call above
 _LEAST_TRAINED = 0.02  # of the parameters that its optimizer has
@@ -42,22 +43,11 @@ _Original = Callable[..., Any]
 
 
 @dataclass(slots=True)
-class _Kind:
-    """One kind of call of a module: in this mode, with arguments of this kind."""
-
-    mode: tuple[Any, ...]
-    structure: Any
-    leaves: tuple[Any, ...]
-    form: CutForm | str
-    calls: int = 1
-
-
-@dataclass(slots=True)
 class _Known:
     """What is known of one module."""
 
     ref: weakref.ref[Any]
-    kinds: list[_Kind] = field(default_factory=list)
+    kinds: list[CallKind] = field(default_factory=list)
     inner: bool = False  # called too often in a call above
     inner_calls: int = 0  # in the call above that runs
 
@@ -87,8 +77,12 @@ class CutCalls:
         self._trained: dict[int, int] = {}  # by parameter: how many values its optimizer has
         self.off = ""  # why no call is cut any more
 
-    def install(self, seams: Seams) -> None:
-        """Take every call of a module that is no part of another one's."""
+    def install(self, seams: Seams, *, observed: bool = False) -> None:
+        """Take every call of a module that is no part of another one's.
+
+        `observed`: what a call is given, and what it returns, is looked at by others, who are to see the whole batch.
+        They stand between `__call__` and `_call_impl`; a module that was compiled in place is called past the latter.
+        """
         here = HERE
 
         def make(original: _Original, hits: Hits) -> _Original:
@@ -107,7 +101,7 @@ class CutCalls:
 
             return init
 
-        seams.wrap("torch.nn.modules.module:Module.__call__", make)
+        seams.wrap(f"torch.nn.modules.module:Module.{'_call_impl' if observed else '__call__'}", make)
         seams.wrap("torch.optim.optimizer:Optimizer.__init__", make_optimizer)
 
     # -- one call -----------------------------------------------------------------------------------------------
@@ -133,10 +127,10 @@ class CutCalls:
             self._account.whole(name, form)
             return self._parts(original, call)
         self._account.cut(name, shares(total, self._group.size))
-        parts, found = self._cut(original, module, leaves, structure, form.plan)
-        if found != form.structure:
+        result = self._cut(original, module, leaves, structure, form.plan)
+        if result.structure != form.structure:
             self._stop(f"{name} returns another structure than before: it must do so from the start to be cut by rows")
-        return tree_unflatten(self._joined(parts, form.results), found)
+        return tree_unflatten(self._joined(result, form.results), form.structure)
 
     def _meet(self, call: Call) -> None:
         """Make sure that all ranks make this call."""
@@ -159,27 +153,27 @@ class CutCalls:
         reason = refusal(call.module, modules)
         if reason:
             return reason
-        mode = (modes(modules), torch.is_grad_enabled(), torch.is_inference_mode_enabled())
-        leaves = tuple(map(_kind, call.leaves))
-        for kind in known.kinds:
-            if kind.mode == mode and kind.leaves == leaves and kind.structure == call.structure:
-                return self._as_before(original, call, kind)
+        kind = kind_of(call, modules)
+        before = known_kind(known.kinds, kind)
+        if before is not None:
+            return self._as_before(original, call, before)
         if _first_rows(call.leaves) < self._group.size:
             return _FEW
         if len(known.kinds) >= _MOST_KINDS:
             return f"it is called in more than {_MOST_KINDS} ways"
         begin = perf_counter()
-        form = self._proven(original, call)
+        kind.form = self._proven(original, call)
         self._account.took("proof", perf_counter() - begin)
-        known.kinds.append(_Kind(mode, call.structure, leaves, form))
-        return form
+        known.kinds.append(kind)
+        return kind.form
 
-    def _as_before(self, original: _Original, call: Call, kind: _Kind) -> CutForm | str:
+    def _as_before(self, original: _Original, call: Call, kind: CallKind) -> CutForm | str:
         """Return the form of a kind of call that is known; now and then it is proven once more."""
         kind.calls += 1
         if kind.calls in _PROVEN_AGAIN and isinstance(kind.form, CutForm):
             found = self._proven(original, call)
-            if found != kind.form and kind.form.plan.rows(_shapes(call.leaves)) >= self._group.size:
+            enough = kind.form.plan.rows(_shapes(call.leaves)) >= self._group.size
+            if found != kind.form and enough and not isinstance(found, NotTried):
                 reason = found if isinstance(found, str) else "it would be cut another way"
                 self._stop(f"{type(call.module).__name__} was cut by rows, and cannot be any more: {reason}")
         return kind.form
@@ -189,16 +183,14 @@ class CutCalls:
             args, kwargs = tree_unflatten(leaves, structure)
             return original(module, *args, **kwargs)
 
-        def cut(module: Any, leaves: list[Any], structure: Any, plan: RowPlan) -> tuple[list[Any], Any]:
+        def cut(module: Any, leaves: list[Any], structure: Any, plan: RowPlan) -> CutResult:
             return self._cut(original, module, leaves, structure, plan)
 
         return prove(call, run, cut, self._joined, self._group)
 
     # -- cut ----------------------------------------------------------------------------------------------------
 
-    def _cut(
-        self, original: _Original, module: Any, leaves: list[Any], structure: Any, plan: RowPlan
-    ) -> tuple[list[Any], Any]:
+    def _cut(self, original: _Original, module: Any, leaves: list[Any], structure: Any, plan: RowPlan) -> CutResult:
         """Call a module with this rank's rows; return what it gives, as leaves with their structure."""
         rows = self._rows(plan, leaves)
         tie = Tie(module, rows, self._group)
@@ -211,15 +203,13 @@ class CutCalls:
         finally:
             HERE.rows = None
         self._spans.note(begin, self._spans.now(), type(module).__name__)
-        parts, found = tree_flatten(result)
-        self._tie = tie
-        return parts, found
+        return CutResult(*tree_flatten(result), tie)
 
     def _rows(self, plan: RowPlan, leaves: Sequence[Any]) -> OwnRows:
         total = plan.rows(_shapes(leaves))
         parts, rank = shares(total, self._group.size), self._group.rank
         dim = next(dim for dim in plan.dims if dim is not None)
-        return OwnRows(total, sum(parts[:rank]), parts[rank], dim, parts)
+        return OwnRows(total, sum(parts[:rank]), parts[rank], dim, parts, plan.draws)
 
     def _taken(self, leaf: Any, dim: Dim, tie: Tie) -> Any:
         """Return what this rank gets of an argument."""
@@ -235,19 +225,22 @@ class CutCalls:
         own = leaf.narrow(dim, tie.rows.first, tie.rows.number)
         return own.contiguous() if dim else own
 
-    def _joined(self, parts: list[Any], dims: Sequence[Dim]) -> list[Any]:
+    def _joined(self, result: CutResult, dims: Sequence[Dim]) -> list[Any]:
         """Return the results of all ranks' rows."""
-        tie, found = self._tie, []
-        for part, dim in zip(parts, dims, strict=True):
+        tie, found = result.tie, []
+        for part, dim in zip(result.parts, dims, strict=True):
             if not isinstance(part, torch.Tensor):
                 found.append(part)
             elif dim is None:
                 found.append(applied(Leave, part, (tie,)) if part.requires_grad else part)
             else:
-                each = part.shape[dim] // tie.rows.number
+                each, more = divmod(part.shape[dim], tie.rows.number)
+                if more:
+                    name, rows = type(tie.module).__name__, f"{tie.rows.number} of {tie.rows.total} rows"
+                    self._stop(f"{name} returns {part.shape[dim]} entries for {rows}: they cannot be told by rows")
                 sizes = tuple(each * one for one in tie.rows.shares)
                 whole = applied(JoinRows, part, tie, dim, sizes) if part.requires_grad else None
-                found.append(self._group.joined(part, dim, sizes) if whole is None else whole)
+                found.append(self._group.joined(part, dim, sizes, known=False) if whole is None else whole)
         return found
 
     # -- left whole ---------------------------------------------------------------------------------------------
@@ -293,13 +286,6 @@ def _shapes(leaves: Sequence[Any]) -> list[tuple[int, ...] | None]:
 def _first_rows(leaves: Sequence[Any]) -> int:
     """Return the first dimension of the first tensor that has one."""
     return next((leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()), 2**31)
-
-
-def _kind(leaf: Any) -> Any:
-    """Return what must be the same of an argument for another call to be of the same kind."""
-    if isinstance(leaf, torch.Tensor):
-        return leaf.dim(), leaf.dtype, leaf.device.type, leaf.requires_grad
-    return leaf if isinstance(leaf, (bool, str, type(None))) else type(leaf)
 
 
 def _num_elements(module: Any) -> int:

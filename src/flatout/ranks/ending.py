@@ -65,7 +65,8 @@ class RankEnd:
 
     def _end(self) -> NoReturn:
         self._account.write()
-        for stream in (sys.stdout, sys.stderr):
+        streams: tuple[Any, ...] = (sys.stdout, sys.stderr, sys.__stdout__)  # stdout is another one in a trial
+        for stream in streams:
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(_STOPPED)

@@ -1,14 +1,13 @@
 """Why a call of a module cannot be cut, as far as that shows in the module itself."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-__all__ = ["kept_tensors", "modes", "refusal", "written_out"]
+__all__ = ["is_compiled", "modes", "refusal", "settings", "written_out"]
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_ITEMS = (list, tuple, set, frozenset)
+_SETTINGS = (bool, int, str, type(None))
 
 
 def written_out(module: Any) -> Any:
@@ -16,9 +15,25 @@ def written_out(module: Any) -> Any:
     return vars(module).get("_modules", {}).get("_orig_mod", module)
 
 
+def is_compiled(module: Any, modules: list[Any]) -> bool:
+    """Return whether a graph is made of calls of `module` or of one of its parts `modules`."""
+    return written_out(module) is not module or any(vars(one).get("_compiled_call_impl") is not None for one in modules)
+
+
 def modes(modules: list[Any]) -> tuple[bool, ...]:
     """Return which of the modules are in training."""
     return tuple(module.training for module in modules)
+
+
+def settings(modules: list[Any]) -> tuple[Any, ...]:
+    """Return what attributes of modules that are none of torch's own say in plain values: a stage, a switch."""
+    own = [module for module in modules if not type(module).__module__.startswith("torch.")]
+    return tuple(
+        (name, value)
+        for module in own
+        for name, value in vars(module).items()
+        if name[0] != "_" and isinstance(value, _SETTINGS) and name != "training"
+    )
 
 
 def refusal(module: Any, modules: list[Any]) -> str:
@@ -55,7 +70,7 @@ def _of_parameters(modules: list[Any]) -> str:
 
 def _of_compilation(module: Any, modules: list[Any]) -> str:
     """Return what a compiled module has in it that all rows decide: inside of its graph no rank asks the others."""
-    if written_out(module) is module and all(vars(one).get("_compiled_call_impl") is None for one in modules):
+    if not is_compiled(module, modules):
         return ""
     for one in modules:
         name = type(one).__name__
@@ -64,27 +79,3 @@ def _of_compilation(module: Any, modules: list[Any]) -> str:
         if one.training and (getattr(one, "p", 0) or 0) and isinstance(one, torch.nn.modules.dropout._DropoutNd):
             return f"it is compiled, with {name} inside"
     return ""
-
-
-def kept_tensors(module: Any) -> dict[str, list[Any]]:
-    """Return the tensors that attributes of a module and its parts hold, by name; parameters and buffers aside."""
-    found: dict[str, list[Any]] = {}
-    for path, one in module.named_modules():
-        for name, value in vars(one).items():
-            if name in ("_parameters", "_buffers", "_modules"):
-                continue
-            held = list(_tensors(value))
-            if held:
-                found[f"{path}.{name}".lstrip(".")] = held
-    return found
-
-
-def _tensors(value: Any, depth: int = 2) -> Iterator[Any]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif depth and isinstance(value, dict):
-        for each in list(value.values())[:1000]:
-            yield from _tensors(each, depth - 1)
-    elif depth and isinstance(value, _ITEMS):
-        for each in list(value)[:1000]:
-            yield from _tensors(each, depth - 1)

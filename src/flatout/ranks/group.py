@@ -5,6 +5,7 @@ different control flow are then seen before they mix up each other's tensors.
 """
 
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import IntEnum
@@ -97,10 +98,14 @@ class RankGroup:
 
     # -- tensors ------------------------------------------------------------------------------------------------
 
-    def joined(self, part: _Tensor, dim: int, sizes: Sequence[int]) -> _Tensor:
-        """Return the parts of all ranks, of `sizes` along `dim`, as one tensor of its own."""
-        self.meet(Together.ROWS, part.dim())
+    def joined(self, part: _Tensor, dim: int, sizes: Sequence[int], *, known: bool = True) -> _Tensor:
+        """Return the parts of all ranks, of `sizes` along `dim`, as one tensor of its own.
+
+        `known`: that they fit together. Else ranks compare their shapes, which a rank's rows may decide.
+        """
         last = part.dim() == 4 and part.is_contiguous(memory_format=torch.channels_last) and not part.is_contiguous()
+        shape = f"{part.dtype} {part.shape[:dim]} {part.shape[dim + 1 :]} {tuple(sizes)} {last}"
+        self.meet(Together.ROWS, zlib.crc32(shape.encode()), always=not known)
         order = (0, 2, 3, 1) if last and dim == 0 else (dim, *(at for at in range(part.dim()) if at != dim))
         moved = part.detach().permute(order).contiguous()
         pieces = self._pieces(moved, sizes)

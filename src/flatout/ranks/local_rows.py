@@ -2,7 +2,8 @@
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["HERE", "OwnRows", "RankPlace"]
 
@@ -16,17 +17,19 @@ class OwnRows:
     number: int
     dim: int
     shares: tuple[int, ...]  # of all ranks
+    draws: dict[Any, bool] = field(default_factory=dict, compare=False)  # `RowPlan.draws` of the call
 
 
 class RankPlace:
     """Where this process is: outside of modules, in a call that is cut, or in one that is left whole."""
 
-    __slots__ = ("backward", "main", "pid", "rows", "whole")
+    __slots__ = ("asked", "backward", "main", "pid", "rows", "whole")
 
     def __init__(self) -> None:
         """Be outside."""
         self.rows: OwnRows | None = None  # of the cut call that runs, or whose backward pass does
         self.whole = False  # inside a call that is left whole, its parts too
+        self.asked = 0  # how often something was done for the whole batch inside of cut calls
         self.backward = 0  # passes that run, one inside the other
         self.main = threading.get_ident()
         self.pid = os.getpid()

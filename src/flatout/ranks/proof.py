@@ -4,7 +4,10 @@ Outputs, gradients of all parameters and arguments, buffers and the positions of
 of the whole call, in float64 where the module runs in it. The module itself is called once, after that.
 """
 
+import contextlib
 import copy
+import io
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +16,14 @@ import torch
 from torch.autograd import backward as _backward  # as torch has it: without what ranks make of it
 from torch.utils._pytree import tree_flatten
 
-from flatout.ranks.fitness import kept_tensors, written_out
+from flatout.ranks.fitness import is_compiled, settings, written_out
 from flatout.ranks.group import PeerFailed, RankGroup, Together
+from flatout.ranks.kept_values import Kept, kept_values, same_kept, since
 from flatout.ranks.local_rows import HERE
 from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
 from flatout.ranks.streams import put_back, same_streams, taken
 
-__all__ = ["Call", "CutForm", "prove"]
+__all__ = ["Call", "CutForm", "CutResult", "NotTried", "prove"]
 
 _EXACT = 1e-7  # relative difference in float64
 _ROUNDED = {torch.float32: 2e-3}
@@ -46,17 +50,31 @@ class Call:
     structure: Any
 
 
+@dataclass(frozen=True, slots=True)
+class CutResult:
+    """What a call with this rank's rows has given."""
+
+    parts: list[Any]
+    structure: Any
+    tie: Any
+
+
+class NotTried(str):
+    """Why a call cannot be tried on copies; whether its rows depend on each other is not known."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class _Outcome:
     """What a call on a copy has given."""
 
     leaves: list[Any]
     structure: Any
-    parts: list[Any] = field(default_factory=list)  # this rank's, before they were joined
     gradients: list[Any] = field(default_factory=list)
     buffers: list[Any] = field(default_factory=list)
     streams: tuple[Any, ...] = ()
-    kept: dict[str, list[Any]] = field(default_factory=dict)  # tensors that attributes hold since then
+    kept: Kept = field(default_factory=dict)  # what attributes hold since then
 
 
 class _NotEqual(Exception):
@@ -66,8 +84,8 @@ class _NotEqual(Exception):
 def prove(
     call: Call,
     run: Callable[[Any, list[Any], Any], Any],
-    cut: Callable[[Any, list[Any], Any, RowPlan], tuple[list[Any], Any]],
-    join: Callable[[list[Any], Sequence[Dim]], list[Any]],
+    cut: Callable[[Any, list[Any], Any, RowPlan], CutResult],
+    join: Callable[[CutResult, Sequence[Dim]], list[Any]],
     group: RankGroup,
 ) -> CutForm | str:
     """Return how `call` is cut, or why it is not; every rank comes to the same answer.
@@ -78,26 +96,41 @@ def prove(
     plans = [plan for plan in candidates(shapes) if plan.rows(shapes) >= group.size]
     if not plans:
         return "none of its arguments is a batch"
-    before, group.tried = taken(), True
+    before, group.tried, silenced = taken(), True, logging.root.manager.disable
     try:
-        whole, exact, reason = None, True, ""
-        for exact in (True, False):
-            whole, reason = _whole(call, run, exact, group)
-            put_back(before)
-            if not reason:
-                break
-        if whole is None or reason:
-            return reason
-        for plan in plans:
-            form, failed = _tried(call, plan, whole, (cut, join), exact, group)
-            put_back(before)
-            if form is not None:
-                return form
-            reason = reason or failed
-        return reason
+        logging.disable(logging.CRITICAL)
+        with contextlib.redirect_stdout(io.StringIO()):  # what the call says is said when it is made
+            return _proven(call, run, (cut, join), plans, before, group)
     finally:
+        logging.disable(silenced)
         group.tried = False
         put_back(before)
+
+
+def _proven(
+    call: Call,
+    run: Callable[..., Any],
+    ways: tuple[Callable[..., Any], ...],
+    plans: list[RowPlan],
+    before: tuple[Any, ...],
+    group: RankGroup,
+) -> CutForm | str:
+    """Return what `prove` does, with the streams as they are `before` each trial."""
+    whole, exact, reason = None, True, ""
+    for exact in (True, False):
+        whole, reason = _whole(call, run, exact, group)
+        put_back(before)
+        if not reason:
+            break
+    if whole is None or reason:
+        return NotTried(reason)
+    for plan in plans:
+        form, failed = _tried(call, plan, whole, ways, exact, group)
+        put_back(before)
+        if form is not None:
+            return form
+        reason = reason or failed
+    return reason
 
 
 # -- the whole call -------------------------------------------------------------------------------------------------
@@ -121,16 +154,22 @@ def _whole(call: Call, run: Callable[..., Any], exact: bool, group: RankGroup) -
 def _reference(call: Call, run: Callable[..., Any], exact: bool) -> _Outcome:
     copied, leaves = _copied(call, exact)
     versions = [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]
-    held = kept_tensors(copied)
+    held, modules = kept_values(copied), list(copied.modules())
+    before = settings(modules)
     outcome = _Outcome(*tree_flatten(run(copied, leaves, call.structure)))
-    outcome.kept = _new_tensors(copied, held)
+    outcome.kept = since(held, copied)
     if versions != [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]:
         raise _NotEqual("it writes to its arguments")
+    changed = [name for name, value in settings(modules) if (name, value) not in before]
+    if changed:
+        raise _NotEqual(f"it changes its attribute {changed[0]} in each call, and may decide by it")
     strange = next((leaf for leaf in outcome.leaves if not isinstance(leaf, (torch.Tensor, *_PLAIN))), None)
     if strange is not None:
         raise _NotEqual(f"it returns a {type(strange).__name__}")
     if not any(map(_is_tensor, outcome.leaves)):
         raise _NotEqual("it returns no tensor")
+    if _has_others(outcome.leaves, [*copied.parameters(), *filter(_is_tensor, leaves)]):
+        raise _NotEqual("a tensor that is none of its parameters gets gradients in it")
     outcome.streams = taken()
     outcome.buffers = [each.detach().clone() for each in copied.buffers()]
     outcome.gradients = _gradients(copied, leaves, outcome.leaves)
@@ -138,6 +177,25 @@ def _reference(call: Call, run: Callable[..., Any], exact: bool) -> _Outcome:
         raise _NotEqual("its results are not finite")
     outcome.leaves = [leaf.detach() if _is_tensor(leaf) else leaf for leaf in outcome.leaves]
     return outcome
+
+
+def _has_others(outputs: list[Any], known: list[Any]) -> bool:
+    """Return whether gradients of `outputs` lead to tensors that are none of the `known` ones."""
+    wanted = {id(one) for one in known}
+    tensors = [one for one in outputs if _is_tensor(one) and one.requires_grad]
+    if any(one.grad_fn is None and id(one) not in wanted for one in tensors):
+        return True
+    waiting, seen = [one.grad_fn for one in tensors if one.grad_fn is not None], set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)  # of the nodes that add to `grad`
+        if variable is not None and id(variable) not in wanted:
+            return True
+        waiting += [one for one, _ in node.next_functions if one is not None]
+    return False
 
 
 def _copied(call: Call, exact: bool) -> tuple[Any, list[Any]]:
@@ -216,38 +274,28 @@ def _compared(
 ) -> CutForm:
     cut, join = ways
     copied, leaves = _copied(call, exact)
-    held = kept_tensors(copied)
-    parts, structure = cut(copied, leaves, call.structure, plan)
-    for name, tensors in _new_tensors(copied, held).items():
-        if not _are_equal(tensors, whole.kept.get(name, [])):
+    held, asked = kept_values(copied), HERE.asked
+    result = cut(copied, leaves, call.structure, plan)
+    if HERE.asked > asked and is_compiled(call.module, list(call.module.modules())):
+        raise _NotEqual("it is compiled, and draws random numbers or normalizes by its batch")
+    kept = since(held, copied)
+    for name in [*kept, *whole.kept]:
+        if not same_kept(kept.get(name, []), whole.kept.get(name, [])):
             raise _NotEqual(f"it keeps what it computes of a batch in its attribute {name}")
-    if structure != whole.structure:
+    if result.structure != whole.structure:
         raise _NotEqual("its results have another structure for a part of a batch")
     streams = taken()
     total = plan.rows([tuple(leaf.shape) if _is_tensor(leaf) else None for leaf in leaves])
     own = (total // group.size) + (group.rank < total % group.size)
-    dims = [_dim(one, part, total, own) for one, part in zip(whole.leaves, parts, strict=True)]
-    joined = join(parts, dims)
+    dims = [_dim(one, part, total, own) for one, part in zip(whole.leaves, result.parts, strict=True)]
+    joined = join(result, dims)
     _same("results", joined, whole.leaves, exact)
     if not same_streams(streams, whole.streams):
         raise _NotEqual("it draws random numbers by rows in a way that has no whole batch")
     _same("buffers", list(copied.buffers()), whole.buffers, exact)
     gradients = _averaged(_gradients(copied, leaves, joined), whole.gradients, group)
     _same("gradients", gradients, whole.gradients, exact)
-    return CutForm(plan, tuple(dims), structure)
-
-
-def _new_tensors(module: Any, before: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Return the tensors that attributes hold, of those that hold others than `before`."""
-    after = kept_tensors(module)
-    return {name: found for name, found in after.items() if [*map(id, found)] != [*map(id, before.get(name, []))]}
-
-
-def _are_equal(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Return whether tensors are the same for a part of a batch, and lead to no gradients."""
-    if len(some) != len(others) or any(one.requires_grad for one in (*some, *others)):
-        return False
-    return all(one.shape == other.shape and torch.equal(one, other) for one, other in zip(some, others, strict=True))
+    return CutForm(plan, tuple(dims), result.structure)
 
 
 def _dim(whole: Any, part: Any, total: int, own: int) -> Dim:

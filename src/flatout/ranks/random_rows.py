@@ -68,13 +68,22 @@ def _of(act: Callable[..., Any]) -> Callable[[_Draw, Hits], _Draw]:
 def whole_shape(shape: Sequence[int], rows: OwnRows) -> tuple[list[int], int, int] | None:
     """Return the shape for all rows of what has `shape` for this rank's, the dimension, and its entries for a row.
 
-    None where no dimension goes with the rows: then every rank draws the same.
+    None where no dimension goes with the rows: then every rank draws the same. A number can be a multiple of the rows
+    by chance, so what the trial on copies has found for such a shape is right for all later calls.
+
+    Raises:
+        LeftWhole: it went with the rows in that trial, and cannot any more.
     """
-    for at in dict.fromkeys((rows.dim, 0)):
-        if len(shape) > at and shape[at] and shape[at] % rows.number == 0:
-            each = shape[at] // rows.number
-            return [*shape[:at], each * rows.total, *shape[at + 1 :]], at, each
-    return None
+    HERE.asked += 1
+    places = tuple(dict.fromkeys((rows.dim, 0)))
+    at = next((at for at in places if len(shape) > at and shape[at] and shape[at] % rows.number == 0), None)
+    form = len(shape), tuple(one for number, one in enumerate(shape) if number not in places)
+    if not rows.draws.setdefault(form, at is not None):
+        return None
+    if at is None:
+        raise LeftWhole(f"random numbers of shape {list(shape)} for {rows.number} of {rows.total} rows")
+    each = shape[at] // rows.number
+    return [*shape[:at], each * rows.total, *shape[at + 1 :]], at, each
 
 
 def _drawn(like: _Tensor, rows: OwnRows, draw: Callable[[_Tensor], Any], shape: Sequence[int] | None = None) -> _Tensor:

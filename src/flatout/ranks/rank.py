@@ -1,10 +1,9 @@
 """One rank of a training that its script knows nothing of: everything put in place, right after torch was imported."""
 
 import atexit
-import contextlib
 import os
+import random
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -22,32 +21,19 @@ from flatout.ranks.local_rows import HERE
 from flatout.ranks.random_rows import draw_whole_batches
 from flatout.ranks.streams import begin_alike
 from flatout.schema.order import Order
-from flatout.schema.ranks import LAUNCHER_VARIABLE, OUTPUT_VARIABLE
+from flatout.schema.ranks import FOLDER_VARIABLE, MEMORY_LINK, OUTPUT_VARIABLE
 from flatout.torch_loader.divided_workers import DividedWorkers
 
 __all__ = ["train_as_rank"]
-
-_CANNOT_BEGIN = 70  # exit code of an error of flatout's own
 
 _attached: list[Any] = []
 """What this rank needs to its end."""
 
 
 def train_as_rank(order: Order) -> None:
-    """Make this process a rank, if it is one that the launcher has started; its own children are none.
-
-    A process that cannot be one ends: it would be a whole training beside the others.
-    """
-    if _attached or os.environ.get(LAUNCHER_VARIABLE) != str(os.getppid()):
+    """Make this process, which the launcher has started, a rank."""
+    if _attached:
         return
-    try:
-        _put_in_place(order)
-    except Exception:
-        os.write(2, f"flatout: rank {os.environ.get('RANK')} cannot begin\n{traceback.format_exc()}".encode())
-        os._exit(_CANNOT_BEGIN)
-
-
-def _put_in_place(order: Order) -> None:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     seams, spans, account = Seams(), LocalSpans(), RankAccount(order.folder, rank, size)
     group, store = join(rank, size)
@@ -56,16 +42,23 @@ def _put_in_place(order: Order) -> None:
     group.parted = end.parted
     calls = CutCalls(group, spans, account, end.stop)
     _attached.extend((seams, group, store, calls))
-    begin_alike(seams, order.ranks_seed)
+    begin_alike(seams, _seed(store, rank))
     _divide_threads(seams)
     _step_aside(seams, calls, account)
-    _divide_input(seams, order, account)
+    _divide_input(seams, account)
     draw_whole_batches(seams)
     synchronize(seams, group)
     exchange_gradients(seams, group, spans, account, end.stop)
-    calls.install(seams)
+    calls.install(seams, observed=order.mode != "run")
     os.register_at_fork(after_in_child=_forked)
     atexit.register(end.ended)
+
+
+def _seed(store: Any, rank: int) -> int:
+    """Return where random streams begin that no script has seeded: rank 0 has drawn it."""
+    if rank == 0:
+        store.set("seed", str(random.SystemRandom().getrandbits(62)))
+    return int(store.get("seed"))
 
 
 def _divide_threads(seams: Seams) -> None:
@@ -84,12 +77,10 @@ def _divide_threads(seams: Seams) -> None:
     seams.wrap("torch:set_num_threads", make)
 
 
-def _divide_input(seams: Seams, order: Order, account: RankAccount) -> None:
+def _divide_input(seams: Seams, account: RankAccount) -> None:
     """Let each worker of a loader run in one rank of this machine, and count what each rank makes for itself."""
-    folders = [f"/dev/shm/{os.path.basename(order.folder)}", os.path.join(order.folder, "batches")]
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+    shared = os.environ[FOLDER_VARIABLE]
+    folders = [os.path.join(shared, name) for name in (MEMORY_LINK, "batches")]
     usable = [folder for folder in folders if os.path.isdir(folder)]
     workers = DividedWorkers(usable, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
 

@@ -1,7 +1,8 @@
 """Rows of a batch by rank, and the dimension along which each tensor of a call is cut; no torch is needed for it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["Dim", "RowPlan", "Shape", "candidates", "joined_dim", "shares"]
 
@@ -19,9 +20,13 @@ def shares(rows: int, ranks: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """How the tensors of one kind of call are cut, by their number among the arguments."""
+    """How the tensors of one kind of call are cut, by their number among the arguments.
+
+    `draws`: whether random numbers of a form are drawn by rows in the call, as the trial on copies has found it.
+    """
 
     dims: tuple[Dim, ...]
+    draws: dict[Any, bool] = field(default_factory=dict, compare=False)
 
     def rows(self, shapes: Sequence[Shape | None]) -> int:
         """Return the rows of a call with tensors of these shapes, 0 where they do not agree on a number."""

@@ -19,8 +19,6 @@ def ranks_in_words(accounts: Sequence[Mapping[str, Any]], *, size: int) -> list[
     found = []
     for name, module in account["modules"].items():
         found += _of_module(name, module)
-    if account.get("off"):
-        found.append(f"no call was cut any more: {account['off']}")
     if not account["modules"]:
         found.append("no module with parameters was called: every rank has computed everything")
     found.append(_costs(account, size))

@@ -143,7 +143,7 @@ def handover_lines(handover: HandoverStair | None, look: Look) -> list[Text]:
 def _kept(report: Report) -> tuple[Kept, ...]:
     """Return the fixes of the recipe, or, of a tune that was interrupted, those that were kept so far."""
     if report.recipe is not None:
-        return report.recipe.fixes
+        return report.recipe.fixes + ((report.recipe.ranks.as_kept,) if report.recipe.ranks is not None else ())
     passed = [(trial, trial.comparison) for trial in report.trials if trial.verdict is Verdict.KEPT]
     return tuple(
         Kept(

@@ -72,7 +72,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("threads", machine.torch_threads, ""),
             Evidence("cores", machine.num_cpus, ""),
         ),
-        fixes=(),
+        fixes=("cpu-threads",),
     )
 
 

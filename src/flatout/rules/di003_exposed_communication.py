@@ -65,7 +65,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("waiting for the last rank", found.waiting_s * 1000, "ms"),
             Evidence("ranks", len(run.ranks), ""),
         ),
-        fixes=(),
+        fixes=("bf16-exchange",),
     )
 
 

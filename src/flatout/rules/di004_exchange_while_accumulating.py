@@ -67,7 +67,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("not needed", needless, ""),
             Evidence("exchange alone, or waiting", alone_s * 1000, "ms"),
         ),
-        fixes=(),
+        fixes=("exchange-once",),
     )
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flatout.schema.trial import Equivalence, Selection
+from flatout.schema.trial import RANKS, Equivalence, Selection
 from flatout.schema.whole_training import WholeTraining
 
-__all__ = ["SCHEMA", "Kept", "Proof", "Recipe"]
+__all__ = ["SCHEMA", "Kept", "Proof", "RankProof", "Recipe"]
 
 SCHEMA = 1
 
@@ -49,6 +49,34 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankProof:
+    """On how many ranks of one machine a training was faster than in one process, with results as equal as stated."""
+
+    number: int
+    equivalence: Equivalence
+    steps: int  # that were compared
+    speedup: float = 1.0
+    low: float = 1.0
+    high: float = 1.0
+
+    @property
+    def efficiency(self) -> float:
+        """Return the share of `number` times the speed that came."""
+        return self.speedup / self.number
+
+    @property
+    def as_kept(self) -> Kept:
+        """Return the same as it stands among fixes that were kept."""
+        return Kept(
+            selection=Selection(RANKS, {"number": self.number}),
+            equivalence=self.equivalence,
+            speedup=self.speedup,
+            low=self.low,
+            high=self.high,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """What `flatout tune` hands back."""
 
@@ -56,6 +84,7 @@ class Recipe:
     fixes: tuple[Kept, ...]
     proof: Proof
     schema: int = SCHEMA
+    ranks: RankProof | None = None  # the script trains on several of them; fixes are left out then
     whole: WholeTraining | None = None  # what it gives a whole training; None where the length of an epoch is not known
 
     @property
@@ -66,4 +95,5 @@ class Recipe:
     @property
     def equivalence(self) -> Equivalence:
         """Return the weakest class among the fixes: what the recipe as a whole promises."""
-        return max((kept.equivalence for kept in self.fixes), key=lambda each: each.rank, default=Equivalence.BITWISE)
+        classes = [kept.equivalence for kept in self.fixes] + ([self.ranks.equivalence] if self.ranks else [])
+        return max(classes, key=lambda each: each.rank, default=Equivalence.BITWISE)

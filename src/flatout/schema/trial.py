@@ -8,6 +8,7 @@ __all__ = [
     "BUDGET_ENDED",
     "COMPILED_PYTHON",
     "EDITED_SOURCE",
+    "RANKS",
     "Candidate",
     "Check",
     "Comparison",
@@ -29,6 +30,10 @@ COMPILED_PYTHON = "compiled-python"
 
 EDITED_SOURCE = "edited-source"
 """The fix whose settings are an edit of the script's source: a recipe may hold several."""
+
+
+RANKS = "ranks"
+"""In place of a fix: the same script on several ranks; its setting `number` says on how many."""
 
 
 class Equivalence(StrEnum):
@@ -69,9 +74,11 @@ class Selection:
 
     @property
     def label(self) -> str:
-        """Return the fix and its settings in one line: `loader-workers workers=2`; of an edit its name."""
+        """Return the fix and its settings in one line: `loader-workers workers=2`; of an edit its name; `2 ranks`."""
         if self.fix == EDITED_SOURCE:
             return f"edit {self.settings.get('edit', '')}"
+        if self.fix == RANKS:
+            return f"{self.settings.get('number', '')} ranks"
         return " ".join([self.fix, *(f"{name}={value}" for name, value in self.settings.items())])
 
     @property

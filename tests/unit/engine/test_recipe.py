@@ -18,7 +18,7 @@ from flatout.engine.recipe import RECIPE_FILE, find_recipe, read_recipe, write_r
 from flatout.errors import BadRecording, FlatoutError, UsageError
 from flatout.fixes.core.catalog import find_fix
 from flatout.fixes.core.fix import Fix
-from flatout.schema.recipe import Kept, Proof, Recipe
+from flatout.schema.recipe import Kept, Proof, RankProof, Recipe
 from flatout.schema.trial import Equivalence, Selection
 
 
@@ -88,7 +88,18 @@ PROOFS = st.builds(
     baseline_ms=st.floats(0, 1e6),
     samples=st.dictionaries(TEXT, st.integers(0, 2**60), max_size=3),
 )
-RECIPES = st.builds(Recipe, script=TEXT, fixes=st.lists(KEPT, max_size=3).map(tuple), proof=PROOFS)
+RANKS = st.builds(
+    RankProof,
+    number=st.integers(2, 4096),
+    equivalence=st.sampled_from(Equivalence),
+    steps=st.integers(0, 999),
+    speedup=FACTOR,
+    low=FACTOR,
+    high=FACTOR,
+)
+RECIPES = st.builds(
+    Recipe, script=TEXT, fixes=st.lists(KEPT, max_size=3).map(tuple), proof=PROOFS, ranks=st.none() | RANKS
+)
 PROOF = Proof(date="2026-11-20", flatout="0.1.0", python="3.11.7", torch="2.13.0+cpu", device="Some CPU", num_cpus=2)
 RECIPE = Recipe(
     script="train.py",
@@ -218,6 +229,14 @@ def test_toml_of_another_program_is_refused(tmp_path):
 )
 def test_what_has_not_the_form_of_a_recipe_is_refused_with_what_is_wrong(tmp_path, change, told):
     assert re.search(told, refusal(edited(tmp_path, change), BadRecording))
+
+
+def test_a_recipe_on_one_rank_is_refused(tmp_path):
+    ranks = RankProof(number=2, equivalence=Equivalence.ROUNDING, steps=64, speedup=1.5, low=1.2, high=1.8)
+    write_recipe(replace(RECIPE, ranks=ranks), tmp_path / "x")
+    assert "efficiency = 0.75" in (tmp_path / "x").read_text()
+    (tmp_path / "x").write_text((tmp_path / "x").read_text().replace("number = 2", "number = 1"))
+    assert "holds 1 ranks" in refusal(tmp_path / "x", BadRecording)
 
 
 def test_a_fix_that_does_not_exist_is_named_with_those_like_it(tmp_path):

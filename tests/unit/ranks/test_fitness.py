@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from flatout.ranks.fitness import kept_tensors, modes, refusal, written_out
+from flatout.ranks.fitness import is_compiled, modes, refusal, settings, written_out
 
 
 def reason(module):
@@ -63,11 +63,25 @@ def test_inside_of_a_transform_nothing_is_cut():
     assert "torch.func" in found[0]
 
 
-def test_tensors_that_attributes_hold_are_found():
-    module = nn.Sequential(nn.Linear(2, 2))
-    assert kept_tensors(module) == {}
-    module[0].mask, module.state, module.name = torch.ones(1), {"a": [torch.ones(2), 3]}, "x"
-    assert sorted(kept_tensors(module)) == ["0.mask", "state"]
+class Staged(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.stage, self.kind, self.scale = nn.Linear(2, 2), 1, "wide", 0.5
+
+
+def test_settings_are_plain_values_of_modules_that_are_not_of_torch():
+    modules = list(nn.Sequential(Staged(), nn.Dropout(0.2)).modules())
+    assert settings(modules) == (("stage", 1), ("kind", "wide"))
+    modules[1].stage = 2
+    assert settings(modules) == (("stage", 2), ("kind", "wide"))
+
+
+def test_a_module_compiled_in_place_is_compiled_and_so_is_what_holds_it():
+    inner = nn.Linear(2, 2)
+    module = nn.Sequential(inner)
+    assert not is_compiled(module, list(module.modules()))
+    inner.compile(backend="eager")
+    assert is_compiled(module, list(module.modules()))
 
 
 def test_a_compiled_module_is_known_by_what_it_was_made_of():

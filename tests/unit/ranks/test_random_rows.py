@@ -89,3 +89,26 @@ def test_outside_of_cut_calls_nothing_changes(seams):
 def test_what_cannot_be_drawn_by_rows_is_refused(seams, act):
     with pytest.raises(LeftWhole):
         by_rows(act, torch.randn(6, 4, 4), 2)
+
+
+def test_a_shape_that_was_drawn_alike_by_all_ranks_is_so_for_every_number_of_rows(seams):
+    draws = {}
+    HERE.rows = OwnRows(10, 0, 5, 0, (5, 5), draws)
+    torch.randn(8)
+    torch.randn(5, 2)
+    HERE.rows = OwnRows(8, 4, 4, 0, (4, 4), draws)
+    torch.manual_seed(3)
+    ours = torch.randn(8), torch.randn(4, 2)
+    HERE.rows = None
+    torch.manual_seed(3)
+    assert torch.equal(ours[0], torch.randn(8))
+    assert torch.equal(ours[1], torch.randn(8, 2)[4:])
+
+
+def test_a_shape_that_went_with_the_rows_and_does_not_any_more_is_refused(seams):
+    draws = {}
+    HERE.rows = OwnRows(10, 0, 5, 0, (5, 5), draws)
+    torch.randn(5, 2)
+    HERE.rows = OwnRows(8, 4, 4, 0, (4, 4), draws)
+    with pytest.raises(LeftWhole, match="4 of 8 rows"):
+        torch.randn(5, 2)

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,8 @@ class _Entered:
 class World:
     """The private copy of one execution: prepared by its guard, entered by its script, removed by the guard."""
 
-    def __init__(self, working: str, session: str, journal: str) -> None:
-        """Prepare for a script started in `working`; flatout itself writes to the folders `session` and `journal`.
+    def __init__(self, working: str, session: str, journal: str, also: Sequence[str] = ()) -> None:
+        """Prepare for a script started in `working`; flatout itself writes to `session`, `journal` and those in `also`.
 
         Raises:
             Refused: there can be no private copy.
@@ -69,10 +70,10 @@ class World:
             found = mounts()
         except OSError as error:
             raise Refused(f"/proc cannot be read: {error.strerror}") from None
-        self.plan: WorldPlan = plan_places(working, (session, journal), found)
+        self.plan: WorldPlan = plan_places(working, (session, journal, *also), found)
         self._unborn = [place for place in caches() if not os.path.lexists(place)]
         self._journal = journal
-        self._own = (os.path.realpath(session), os.path.realpath(journal))
+        self._own = tuple(map(os.path.realpath, (session, journal, *also)))
         self._rooms: list[Room] = make_rooms(found)
         os.makedirs(os.path.join(journal, "memory"), mode=0o700, exist_ok=True)
         self._report = os.open(os.path.join(journal, WORLD_FILE), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)

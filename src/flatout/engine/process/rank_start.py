@@ -12,29 +12,31 @@ import signal
 import sys
 from pathlib import Path
 
-from flatout.engine.process.launch import TRACKERS_OFF
+from flatout.engine.process.launch import TRACKERS_OFF, session_folder
 from flatout.engine.process.private_world import Refused, World
-from flatout.schema.ranks import OUTPUT_VARIABLE
+from flatout.schema.order import ORDER_VARIABLE
+from flatout.schema.ranks import FOLDER_VARIABLE, OUTPUT_VARIABLE
 
 __all__ = ["ERRORS_FILE", "REFUSED_FILE", "ROOMS_FILE", "main"]
 
 ERRORS_FILE = "rank-{rank}.err"
-"""In the order's folder: what a rank that prints nothing has written to stderr."""
+"""In the ranks' folder: what a rank that prints nothing has written to stderr."""
 
 REFUSED_FILE = "no-private-copy.txt"
-"""In the order's folder: why a rank cannot have a private copy of the file system."""
+"""In the ranks' folder: why a rank cannot have a private copy of the file system."""
 
-ROOMS_FILE = "rooms-{rank}.json"
-"""In the order's folder: the folders that hold what a rank has written."""
+ROOMS_FILE = "rooms-{start}-{rank}.json"
+"""In the ranks' folder: the folders that hold what a rank has written, by the process that has started it."""
 
 _PR_SET_PDEATHSIG = 1
 _NO_COPY = 71  # exit code
 
 
 def main() -> None:
-    """Become the command line behind the order's folder, as the rank that the launcher's variables name."""
+    """Become the command line behind the ranks' folder, as the rank that the launcher's variables name."""
     folder, command = Path(sys.argv[1]), sys.argv[2:]
     rank = int(os.environ["RANK"])
+    os.environ[FOLDER_VARIABLE] = str(folder)
     _choose_device(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
     if rank:
         _step_back(folder, rank)
@@ -76,18 +78,24 @@ def _step_back(folder: Path, rank: int) -> None:
     errors = os.open(folder / ERRORS_FILE.format(rank=rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for source, number in ((nothing, 0), (nothing, 1), (errors, 2)):
         os.dup2(source, number)
-    journal = folder / f"world-{rank}"
+    journal = folder / f"world-{os.getppid()}-{rank}"
     journal.mkdir()
     try:
-        world = World(os.getcwd(), str(folder), str(journal))
+        world = World(os.getcwd(), str(folder), str(journal), _session())
         paths = [room.path for room in world.rooms]
-        (folder / ROOMS_FILE.format(rank=rank)).write_text(json.dumps(paths), encoding="utf-8")
+        (folder / ROOMS_FILE.format(start=os.getppid(), rank=rank)).write_text(json.dumps(paths), encoding="utf-8")
         for room in world.rooms:
             os.set_inheritable(room.lock, True)  # held for as long as the rank lives
         world.enter()
     except (Refused, OSError) as error:
         (folder / REFUSED_FILE).write_text(str(error), encoding="utf-8")
         os._exit(_NO_COPY)
+
+
+def _session() -> list[str]:
+    """Return the folder of the diagnosis or tune that this start is part of, which is to hear of every rank."""
+    order = os.environ.get(ORDER_VARIABLE)
+    return [str(session_folder(Path(order).parent))] if order else []
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.report import Report
 from flatout.schema.trial import Comparison, Selection, Trial
 
-__all__ = ["CONFIRM_PAIRS", "CONFIRM_STARTS", "Confirmation", "make_recipe"]
+__all__ = ["CONFIRM_PAIRS", "CONFIRM_STARTS", "Confirmation", "make_recipe", "proof_of"]
 
 CONFIRM_PAIRS, CONFIRM_STARTS = CONFIRM_LOOKS[0] // 2, 2
 """Pairs of blocks before the first look, in each of two starts, the second with the sides swapped."""
@@ -139,12 +139,10 @@ def _typical(seconds: Sequence[float]) -> float:
     return statistics.median(seconds) if seconds else 0.0
 
 
-def make_recipe(
-    target: Target, report: Report, kept: Sequence[Trial], confirmation: Comparison, gains: Gains
-) -> Recipe:
-    """Return the recipe of the fixes in `kept`, proven by `confirmation` on the machine of `report`."""
+def proof_of(target: Target, report: Report, confirmation: Comparison) -> Proof:
+    """Return where and when `confirmation` was measured: now, on the machine of `report`."""
     environment = report.run.environment
-    proof = Proof(
+    return Proof(
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         flatout=__version__,
         python=environment.python,
@@ -160,6 +158,13 @@ def make_recipe(
         baseline_ms=sum(pair.baseline_ms for pair in confirmation.pairs) / len(confirmation.pairs),
         samples={loader.name: loader.num_samples for loader in report.run.loaders if loader.is_training},
     )
+
+
+def make_recipe(
+    target: Target, report: Report, kept: Sequence[Trial], confirmation: Comparison, gains: Gains
+) -> Recipe:
+    """Return the recipe of the fixes in `kept`, proven by `confirmation` on the machine of `report`."""
+    proof = proof_of(target, report, confirmation)
     fixes = tuple(
         Kept(
             selection=trial.candidate.selection,

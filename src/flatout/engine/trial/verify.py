@@ -47,12 +47,14 @@ class Verifier:
         seed: int = 0,
         watch: Callable[[int], None] = lambda steps: None,
         epochs: ShortEpochs = _AS_THEY_ARE,
+        other: Target | None = None,
     ) -> None:
         """Take the script and the folder of the tune; `watch(steps)` follows every execution.
 
         `epochs`: where passes over the data end early, so that what happens between two of them is compared, too.
+        `other` is what a candidate runs, where that is another command.
         """
-        self._target = target
+        self._targets = target, other or target
         self._folder = folder / "trials"
         self._seed = seed
         self._watch = watch
@@ -166,6 +168,7 @@ class Verifier:
     ) -> dict[int, Trace]:
         """Run the script in one role and return what each rank wrote."""
         folder = self._next(role)
+        target = self._targets[role == "candidate"]
         baseline = self._traces.get("baseline", {})
         steps = max((len(trace.intervals) for trace in baseline.values()), default=_STEPS + self._epochs.before)
         if role in ("baseline", "reference"):
@@ -173,10 +176,10 @@ class Verifier:
         order = Order(
             mode="verify",
             folder=str(folder),
-            script=self._target.name,
+            script=target.name,
             launched_unix_s=time.time(),
             fixes=tuple(fixes),
-            edited=edited_files(fixes, self._target.folders).files,
+            edited=edited_files(fixes, target.folders).files,
             verify=VerifyOrder(
                 role=role,
                 captures=self._captures.get("baseline", ""),
@@ -195,7 +198,7 @@ class Verifier:
         for selection in fixes:
             fix = find_fix(selection.fix)
             environment |= dict(fix.environment) if fix is not None else {}
-        execution = Execution(self._target, folder, folder / "order.json", "verify", environment)
+        execution = Execution(target, folder, folder / "order.json", "verify", environment)
         budget_s = _SPARE_S + _SLOWER * (self._took_s or 2 * self.window_s)
         self.outcome = execution.run(budget_s, lambda steps, elapsed_s: self._watch(steps))
         self._log = execution.log

@@ -30,6 +30,7 @@ from flatout.probe.verify.reference import Reference
 from flatout.probe.verify.replay import CapturedSteps, Replay, nudge
 from flatout.probe.verify.traces import TraceWatch
 from flatout.schema.order import VerifyOrder
+from flatout.schema.ranks import is_rank
 from flatout.schema.run import Step
 
 __all__ = ["Verification"]
@@ -182,7 +183,8 @@ class Verification:
         self._moved = False
         self._trouble = ""
         kinds: dict[str, type[CapturedSteps | Replay]] = {"baseline": CapturedSteps, "reference": Reference}
-        self._replay = kinds.get(order.role, Replay)(order, recorder.rank, recorder.write)
+        captured = 0 if is_rank() else recorder.rank  # ranks of ours are held against one process
+        self._replay = kinds.get(order.role, Replay)(order, captured, recorder.write)
 
     def install(self) -> None:
         """Seed what the script may draw from, and begin to follow it."""

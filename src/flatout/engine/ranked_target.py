@@ -1,0 +1,94 @@
+"""A script that knows one process, as the command line that starts it on several ranks."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from flatout.engine.placement import Placement
+from flatout.engine.process.private_folders import Room
+from flatout.engine.process.target import Target
+from flatout.errors import UsageError
+from flatout.schema.ranks import MEMORY_LINK, RankLaunch, write_launch
+
+__all__ = ["ranked"]
+
+_LAUNCHER = "import sys; from flatout.ranks.launcher import main; sys.exit(main())"
+_LAUNCH_FILE = "launch.json"
+
+
+@contextlib.contextmanager
+def ranked(target: Target, placement: Placement) -> Iterator[tuple[Target, Path]]:
+    """Return what starts `target` on the ranks of `placement`, as often as one likes, and the folder that they share.
+
+    The folder goes at the end, with all that ranks have left.
+
+    Raises:
+        UsageError: the command line is not that of a Python script or module.
+    """
+    if Path(target.command[0]) != Path(sys.executable):
+        raise UsageError(
+            f"--nproc-per-node starts a Python script or module, and {target.command[0]} is neither.",
+            advice="Leave the launcher out: flatout run --nproc-per-node 2 train.py",
+        )
+    with tempfile.TemporaryDirectory(prefix="flatout-", ignore_cleanup_errors=True) as name, _in_memory() as memory:
+        folder = Path(name)
+        for inner in ("parts", "batches"):
+            (folder / inner).mkdir()
+        if memory:
+            (folder / MEMORY_LINK).symlink_to(memory)
+        start = (sys.executable, "-m", "flatout.engine.process.rank_start", str(folder), *target.command)
+        launch = RankLaunch(
+            ranks=placement.ranks, nodes=placement.nodes, endpoint=placement.endpoint, job=placement.job, command=start
+        )
+        write_launch(launch, folder / _LAUNCH_FILE)
+        command = (sys.executable, "-c", _LAUNCHER, str(folder / _LAUNCH_FILE))
+        try:
+            with _same_hashes(placement):
+                yield dataclasses.replace(target, command=command), folder
+        finally:
+            _remove_rooms(folder)
+
+
+@contextlib.contextmanager
+def _in_memory() -> Iterator[str]:
+    """Make a folder in memory that no other user can write to; "" where there is none. It goes with all that is in it.
+
+    What lies in it is unpickled, so its name must not be one that somebody can make before.
+    """
+    try:
+        folder = tempfile.mkdtemp(prefix="flatout-", dir="/dev/shm")
+    except OSError:
+        folder = ""
+    try:
+        yield folder
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _same_hashes(placement: Placement) -> Iterator[None]:
+    """Let sets of strings have the same order in all ranks: Python draws it anew for each process."""
+    if os.environ.get("PYTHONHASHSEED", "random") != "random":
+        yield
+        return
+    seed = random.Random(placement.job).randrange(1, 2**32)
+    os.environ["PYTHONHASHSEED"] = str(seed)
+    try:
+        yield
+    finally:
+        del os.environ["PYTHONHASHSEED"]
+
+
+def _remove_rooms(folder: Path) -> None:
+    for listed in folder.glob("rooms-*.json"):
+        with contextlib.suppress(OSError, ValueError):
+            for path in json.loads(listed.read_text(encoding="utf-8")):
+                Room(path, -1).remove()

@@ -1,0 +1,40 @@
+"""What makes two calls of a module calls of one kind."""
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten
+
+from flatout.ranks.call_kinds import kind_of, known_kind
+from flatout.ranks.proof import Call
+
+
+class Staged(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.stage = nn.Linear(2, 2), 0
+
+
+def kind(module, *args, **kwargs):
+    return kind_of(Call(module, *tree_flatten((args, kwargs))), list(module.modules()))
+
+
+def test_calls_with_other_rows_are_of_one_kind():
+    module, known = Staged(), []
+    known.append(kind(module, torch.ones(4, 2)))
+    assert known_kind(known, kind(module, torch.ones(3, 2))) is known[0]
+
+
+def test_a_mode_a_type_a_number_a_word_and_a_setting_make_another_kind():
+    module, x = Staged(), torch.ones(4, 2)
+    known = [kind(module, x, 1, 0.5, "mean")]
+    assert known_kind(known, kind(module, x, 1, 0.25, "mean")) is known[0]
+    assert known_kind(known, kind(module, x, 2, 0.5, "mean")) is None
+    assert known_kind(known, kind(module, x, 1, 0.5, "sum")) is None
+    assert known_kind(known, kind(module, x.double(), 1, 0.5, "mean")) is None
+    assert known_kind(known, kind(module, x, 1, 0.5, how="mean")) is None
+    with torch.no_grad():
+        assert known_kind(known, kind(module, x, 1, 0.5, "mean")) is None
+    module.stage = 1
+    assert known_kind(known, kind(module, x, 1, 0.5, "mean")) is None
+    module.stage = 0
+    assert known_kind(known, kind(module.eval(), x, 1, 0.5, "mean")) is None
