@@ -13,9 +13,10 @@ import torch
 
 from flatout.native.native import compiled
 
-__all__ = ["Field", "Records", "laid_out"]
+__all__ = ["SIGNED", "Field", "Records", "laid_out"]
 
-_PLACES = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}  # torch copies these
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""What stands for types that torch does not gather."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Records:
         """Return one field of all records where it lies; of unsigned numbers their bits, as signed ones."""
         field = self.fields[at]
         inside = self.memory[:, field.start : field.start + field.num_bytes]
-        dtype = _PLACES.get(field.dtype, field.dtype)
+        dtype = SIGNED.get(field.dtype, field.dtype)
         if not field.num_bytes or not len(inside):
             return torch.empty((len(self.memory), *field.shape), dtype=dtype, device="cpu")
         return inside.view(dtype).view(len(inside), *field.shape)

@@ -19,7 +19,7 @@ from flatout.pipeline.read.tables.table_scan import Columns, TableScan
 from flatout.pipeline.read.tables.table_store import KnownTable, TableStore, key_of, usual_folder
 from flatout.watch.script_signals import any_but_signals
 
-__all__ = ["MAPPED", "OpenedTable", "Reopened", "TableRequest", "keep", "opened_table"]
+__all__ = ["MAPPED", "FilesOfTable", "OpenedTable", "Reopened", "TableRequest", "keep", "opened_table"]
 
 MAPPED = "mapped from"
 _TICK_S, _WHOLE_SECONDS_S = 0.05, 2.0
@@ -91,23 +91,26 @@ class OpenedTable:
 
 
 @dataclass(frozen=True)
-class _Files:
-    """The files of a table, as they are when it is opened."""
+class FilesOfTable:
+    """The files of a table, and what each is known by when it is opened."""
 
     files: list[TableFile]
     identities: list[tuple[str, ...]]
 
     @classmethod
-    def now(cls, request: TableRequest) -> "_Files":
+    def now(cls, request: TableRequest) -> "FilesOfTable":
+        """Look at the files."""
         files = request.files()
         _rest(files)
         return cls(files, [file.identity() for file in files])
 
     @property
     def changed(self) -> list[str]:
+        """Return the files that are others by now."""
         return [file.path for file, was in zip(self.files, self.identities, strict=True) if file.identity() != was]
 
     def key(self, request: TableRequest) -> str | None:
+        """Return what stands for the rows; None where files cannot be told from later ones."""
         import pyarrow as pa
 
         if not all(file.is_told_apart for file in self.files):
@@ -128,7 +131,7 @@ def opened_table(request: TableRequest, again: Reopened | None) -> OpenedTable:
     store = request.store
     if again is not None and again.kept and (found := store.find(again.key)) is not None:
         return OpenedTable(found, again.key, f"{MAPPED} {store.folder}")
-    files = _Files.now(request)
+    files = FilesOfTable.now(request)
     key = files.key(request)
     if again is not None and key != again.key:
         raise _changed([file.path for file in files.files], "since the table was opened in the process that sent it")
@@ -148,7 +151,7 @@ def keep(request: TableRequest, key: str, known: KnownTable) -> bool:
         return False
 
 
-def _read(request: TableRequest, files: _Files, key: str | None, *, keep_it: bool = False) -> OpenedTable:
+def _read(request: TableRequest, files: FilesOfTable, key: str | None, *, keep_it: bool = False) -> OpenedTable:
     """Read the files; `keep_it`: keep the table on disk, nobody else does so meanwhile."""
     scan, store, left = request.scan(files.files), request.store, MemoryBudget(request.max_bytes).left
     collected = CollectedColumns(scan.schema.names, [kind_of(each.type) for each in scan.schema], scan.num_rows)

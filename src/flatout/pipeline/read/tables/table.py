@@ -16,6 +16,7 @@ from flatout.pipeline.read.tables.table_columns import TableColumns
 from flatout.pipeline.read.tables.table_files import Paths
 from flatout.pipeline.read.tables.table_rows import TableRows
 from flatout.pipeline.read.tables.table_scan import Columns
+from flatout.pipeline.read.tables.windows import WindowedTable
 from flatout.units import format_bytes
 from flatout.watch.unwritten import UnwrittenMemory
 
@@ -114,8 +115,9 @@ def table(
     format: str | None = None,
     folder: str | os.PathLike[str] | None = None,
     max_bytes: int | None = None,
+    shuffle: str | None = None,
     storage_options: dict[str, Any] | None = None,
-) -> TableDataset:
+) -> TableDataset | WindowedTable:
     """Return a data set of the rows of a table in Parquet, Arrow or CSV files; docs/howto/tables.md says more.
 
     `paths`: a file, a folder, a pattern, a URL that fsspec knows, or a list of these. `columns`: names, or a dictionary
@@ -124,15 +126,19 @@ def table(
 
     Everything is read now. It stays in memory where it takes at most `max_bytes` (None: 40 % of what is free), else in
     a file in `folder` (None: `~/.cache/flatout/tables`), which is mapped, and found again by the next process. Ranks of
-    one machine, and workers, have it once.
+    one machine, and workers, have it once. `shuffle="window"`: nothing is kept; row groups are read when their rows are
+    asked for, and as many stay in memory as fit. `DataLoader(t, sampler=t.sampler())` asks for them in such an order.
 
     Raises:
         BadTable: files are missing, damaged, or differ from one another; the disk is full; pyarrow is missing.
+        ValueError: `shuffle` is neither None nor "window".
     """
+    if shuffle not in (None, "window"):
+        raise ValueError(f"shuffle is {shuffle!r}; it must be None or 'window'")
     _needs_pyarrow()
     path = None if folder is None else Path(folder).absolute()
     request = TableRequest(paths, columns, where, format, path, max_bytes, storage_options)
-    return TableDataset(request, transform)
+    return TableDataset(request, transform) if shuffle is None else WindowedTable(request, transform)
 
 
 def _needs_pyarrow() -> None:

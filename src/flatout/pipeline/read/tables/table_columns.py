@@ -11,7 +11,7 @@ from flatout.native.records import Field, Records
 from flatout.native.recycled_memory import RECYCLED_BYTES, RecycledMemory, SharedMemory
 from flatout.pipeline.read.tables.collected_columns import KnownColumn
 
-__all__ = ["TableColumn", "TableColumns"]
+__all__ = ["TableColumn", "TableColumns", "refuse_nulls"]
 
 
 class TableColumn(Protocol):
@@ -56,7 +56,13 @@ class TableColumns:
                 self._columns.append(_OTHERS[column.kind.form](column, own))
         if {len(self.records.memory), *map(len, self._columns)} != {num_rows}:
             raise ValueError("columns of several lengths")
+        self._num_bytes = sum(array.nbytes for array in arrays.values())
         self._memory, self._shared = RecycledMemory(), SharedMemory()
+
+    @property
+    def num_bytes(self) -> int:
+        """Return what all columns take."""
+        return self._num_bytes
 
     @property
     def dense(self) -> bool:
@@ -102,10 +108,15 @@ class _Nulls:
     def refuse(self, places: torch.Tensor) -> None:
         """Raise where a row is null, of which a tensor of the whole batch has no way to tell."""
         if self.valid is not None:
-            _refuse_nulls(self._name, places[~self.valid[places]].tolist(), len(places))
+            refuse_nulls(self._name, places[~self.valid[places]].tolist(), len(places))
 
 
-def _refuse_nulls(name: str, null: list[int], number: int) -> None:
+def refuse_nulls(name: str, null: Sequence[int], number: int) -> None:
+    """Say which rows of a batch are null, if any are.
+
+    Raises:
+        BadTable: some are.
+    """
     if null:
         raise BadTable(
             f"Column {name!r} is null in {len(null)} of {number} rows of a batch (row {null[0]}).",
@@ -272,7 +283,7 @@ class _ObjectColumn:
 def _stacked(column: TableColumn, places: torch.Tensor) -> Any:
     values = column.values(places)
     null = [place for place, value in zip(places.tolist(), values, strict=True) if value is None]
-    _refuse_nulls(column.name, null, len(values))
+    refuse_nulls(column.name, null, len(values))
     return torch.utils.data.default_collate(values)
 
 

@@ -1,14 +1,25 @@
 """Rows of a table as samples, and many of them that are gathered when somebody looks at them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import torch
 
-from flatout.pipeline.read.tables.table_columns import TableColumns
 from flatout.torch_loader.collated_types import collate_by, collated
 
-__all__ = ["TableRow", "TableRows"]
+__all__ = ["RowColumns", "TableRow", "TableRows"]
+
+
+class RowColumns(Protocol):
+    """Columns of which rows and batches are made, by the places of rows."""
+
+    names: list[str]
+
+    def values(self, places: torch.Tensor) -> list[list[Any]]:
+        """Return the values of rows, column by column."""
+
+    def batch(self, places: torch.Tensor) -> dict[str, Any]:
+        """Return what torch's collate function makes of rows."""
 
 
 class TableRow(dict[str, Any]):
@@ -21,7 +32,7 @@ class TableRows(Sequence[TableRow]):
     Torch's collate function gathers a batch of them column by column. Whoever looks at the rows has them one by one.
     """
 
-    def __init__(self, columns: TableColumns, places: torch.Tensor) -> None:
+    def __init__(self, columns: RowColumns, places: torch.Tensor) -> None:
         """Take places of rows that are there; nothing is gathered yet."""
         self._columns, self._places = columns, places
         self._rows: list[TableRow] | None = None
@@ -62,7 +73,7 @@ class TableRows(Sequence[TableRow]):
         return self._rows
 
 
-def _rows_of(columns: TableColumns, places: torch.Tensor) -> list[TableRow]:
+def _rows_of(columns: RowColumns, places: torch.Tensor) -> list[TableRow]:
     return [TableRow(zip(columns.names, row, strict=True)) for row in zip(*columns.values(places), strict=True)]
 
 

@@ -114,7 +114,7 @@ class TableScan:
         """Return what all rows take at least, as far as files tell without being read."""
         return self.num_rows * sum(kind_of(field.type).row_bytes for field in self.schema)
 
-    def _scanner(self, fragments: list[Any]) -> Any:
+    def _scanner(self, fragments: list[Any], names: Sequence[str] | None = None) -> Any:
         import pyarrow.dataset as ds
 
         options = _scan_options(self._format)
@@ -122,7 +122,11 @@ class TableScan:
         more = {} if options is None else {"fragment_scan_options": options}
         try:
             return whole.scanner(
-                columns=self.schema.names, filter=self._where, batch_size=self._batch_rows, **_AHEAD, **more
+                columns=self.schema.names if names is None else names,
+                filter=self._where,
+                batch_size=self._batch_rows,
+                **_AHEAD,
+                **more,
             )
         except any_but_signals() as error:
             raise BadTable(
@@ -242,7 +246,9 @@ class TablePiece:
             BadTable: the file is damaged.
         """
         try:
-            return int(self.fragment.count_rows(filter=self.scan._where))
+            if not self.scan.num_rows:
+                return sum(batch.num_rows for batch in self.scan._scanner([self.fragment], []).to_batches())
+            return sum(int(group.num_rows) for group in self.fragment.row_groups)
         except any_but_signals() as error:
             raise _damaged(self.file, f", row group {self.number}", error) from error
 

@@ -84,10 +84,13 @@ def test_rows_are_those_that_pyarrow_lists(place, table, kind, group, files, max
 
 
 @settings(max_examples=examples(60))
-@given(tables(), st.integers(1, 4), st.sampled_from([None, 0]), st.booleans())
-def test_a_batch_is_what_collating_its_rows_makes(place, table, size, max_bytes, in_records):
-    folder = written(place, plain_strings(table))
-    got = flatout.table(folder, max_bytes=max_bytes, folder=place / "cache")
+@given(tables(), st.integers(1, 4), st.sampled_from(["in memory", "mapped", "window"]))
+def test_a_batch_is_what_collating_its_rows_makes(place, table, size, way):
+    folder = written(place, plain_strings(table), group=2)
+    if way == "window":
+        got = flatout.table(folder, shuffle="window")
+    else:
+        got = flatout.table(folder, max_bytes=0 if way == "mapped" else None, folder=place / "cache")
     generator = torch.Generator().manual_seed(table.num_rows)
     order = torch.randperm(len(got), generator=generator).tolist()
     for start in range(0, len(order), size):
