@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 import flatout
 from flatout.errors import BadTable
@@ -69,6 +69,25 @@ def test_a_file_that_is_written_again_is_an_error(path):
         got[505]
     with pytest.raises(BadTable, match="Files of the table changed"):
         pickle.loads(sent)
+
+
+def test_a_batch_of_several_row_groups_stays_in_order(tmp_path):
+    table = pa.table(
+        {
+            "row": pa.array(range(60), pa.int32()),
+            "small": pa.array(range(60), pa.uint16()),
+            "v": pa.array([[at, -at] for at in range(60)], pa.list_(pa.float32())),
+            "name": [f"n{at}" for at in range(60)],
+            "pair": [{"a": at} for at in range(60)],
+        }
+    )
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=7)
+    got = flatout.table(tmp_path / "x.parquet", shuffle="window")
+    order = torch.randperm(60).tolist()
+    batch = default_collate(got.__getitems__(order))
+    assert batch["row"].tolist() == batch["small"].tolist() == batch["pair"]["a"].tolist() == order
+    assert batch["small"].dtype is torch.uint16 and batch["v"].tolist() == [[at, -at] for at in order]
+    assert batch["name"] == [f"n{at}" for at in order]
 
 
 def test_nulls_are_told_by_the_row_of_the_table(tmp_path):
