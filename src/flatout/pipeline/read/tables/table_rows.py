@@ -7,10 +7,10 @@ import torch
 
 from flatout.torch_loader.collated_types import collate_by, collated
 
-__all__ = ["RowColumns", "TableRow", "TableRows"]
+__all__ = ["ColumnsOfRows", "TableRow", "TableRows"]
 
 
-class RowColumns(Protocol):
+class ColumnsOfRows(Protocol):
     """Columns of which rows and batches are made, by the places of rows."""
 
     names: list[str]
@@ -32,7 +32,7 @@ class TableRows(Sequence[TableRow]):
     Torch's collate function gathers a batch of them column by column. Whoever looks at the rows has them one by one.
     """
 
-    def __init__(self, columns: RowColumns, places: torch.Tensor) -> None:
+    def __init__(self, columns: ColumnsOfRows, places: torch.Tensor) -> None:
         """Take places of rows that are there; nothing is gathered yet."""
         self._columns, self._places = columns, places
         self._rows: list[TableRow] | None = None
@@ -73,7 +73,7 @@ class TableRows(Sequence[TableRow]):
         return self._rows
 
 
-def _rows_of(columns: RowColumns, places: torch.Tensor) -> list[TableRow]:
+def _rows_of(columns: ColumnsOfRows, places: torch.Tensor) -> list[TableRow]:
     return [TableRow(zip(columns.names, row, strict=True)) for row in zip(*columns.values(places), strict=True)]
 
 
