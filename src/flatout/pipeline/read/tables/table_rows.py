@@ -59,6 +59,10 @@ class TableRows(Sequence[TableRow]):
             self._first = _rows_of(self._columns, self._places[:1])[0]
         return self._first
 
+    def __reduce__(self) -> Any:
+        """Be a list of rows for other processes, and for copies."""
+        return list, (self._all(),)
+
     def batch(self) -> dict[str, Any] | None:
         """Return the batch; None where somebody has seen rows, and may have changed them."""
         if self._rows is not None or self._shown > 1:  # torch's collate function looks at the first one once

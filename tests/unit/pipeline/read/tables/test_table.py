@@ -196,6 +196,19 @@ def test_rows_that_somebody_changed_are_collated_as_changed(people):
     assert got[5]["x"].item() != 100.0
 
 
+def as_it_is(rows):
+    return rows
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_rows_may_be_handed_on_as_they_are(people, workers):
+    folder, rows = people
+    loader = DataLoader(flatout.table(folder), batch_size=3, collate_fn=as_it_is, num_workers=workers)
+    for at, batch in zip(range(0, 9, 3), loader, strict=False):
+        assert same_rows(batch, rows[at : at + 3])
+    assert same_rows(copy.deepcopy(flatout.table(folder).__getitems__([4])), [rows[4]])
+
+
 def test_samples_are_memory_of_their_own(people):
     folder, rows = people
     got = flatout.table(folder, ["x", "v"])
