@@ -3,7 +3,7 @@
 import copy
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +132,17 @@ def table(
     Raises:
         BadTable: files are missing, damaged, or differ from one another; the disk is full; pyarrow is missing.
         ValueError: `shuffle` is neither None nor "window".
+        TypeError: `columns` is a text.
     """
+    if isinstance(columns, str):
+        raise TypeError(f"columns is {columns!r}; it must be a list of names, or a dictionary from names to types")
     if shuffle not in (None, "window"):
         raise ValueError(f"shuffle is {shuffle!r}; it must be None or 'window'")
     _needs_pyarrow()
     path = None if folder is None else Path(folder).absolute()
-    request = TableRequest(paths, columns, where, format, path, max_bytes, storage_options)
+    named = paths if isinstance(paths, str | os.PathLike) else tuple(paths)
+    chosen = dict(columns) if isinstance(columns, Mapping) else None if columns is None else tuple(columns)
+    request = TableRequest(named, chosen, where, format, path, max_bytes, storage_options)
     return TableDataset(request, transform) if shuffle is None else WindowedTable(request, transform)
 
 

@@ -110,6 +110,19 @@ def test_what_is_asked_for_and_is_not_there_is_said(path, more, said):
         flatout.table(path, **more)
 
 
+def test_columns_are_no_text(path):
+    with pytest.raises(TypeError, match="columns is 'row'; it must be a list of names"):
+        flatout.table(path, "row")
+
+
+def test_lists_that_are_changed_afterwards_change_nothing(path):
+    paths, names = [path], ["row"]
+    got = flatout.table(paths, names)
+    paths.append("nothing")
+    names.append("nothing")
+    assert rows(pickle.loads(pickle.dumps(got))) == [*range(ROWS)]
+
+
 def test_a_file_that_is_written_again_while_it_is_read_is_an_error(path, monkeypatch):
     batches = TableScan.batches
 
