@@ -83,6 +83,7 @@ bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/patches.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/patch_speed.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/report_scale.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/hosts.py $(if $(FULL),,--quick)
 
 test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops where there is none
 	@scripts/on-gpu tests/gpu $(BIN)/python -m pytest -m gpu tests/gpu

@@ -3,7 +3,8 @@
 Every training of benchmarks/ranks runs in one process with two threads and on two ranks of one thread each, one after
 the other, the order drawn by lot in each round. Equality is of printed figures and of final weights; time is that of
 the script without its start (imports, starting ranks), the proof on copies included. Only the long ones have work
-enough to be shared; the others are there for equality.
+enough to be shared; the others are there for equality. `read` is how many samples of loaders without workers rank 0 has
+read, of all that the script has asked for: where each is read by one rank only, that is half of them.
 
     python benchmarks/ranks.py [--quick] [--record] [NAME...]
 """
@@ -48,6 +49,11 @@ def apart(one: Path, two: Path) -> tuple[float, float]:
     return printed, max(largest)
 
 
+def read_by_rank_0(inputs: list[dict]) -> str:
+    samples = sum(one["samples"] for one in inputs)
+    return f"read {samples - sum(one['shared'] - one['own'] for one in inputs):5,} of {samples:5,}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", default=NAMES)
@@ -70,7 +76,10 @@ def main() -> None:
             cut, whole = (sum(one["cut"] for one in found.values()),
                           sum(sum(one["whole"].values()) + one["few"] for one in found.values()))  # fmt: skip
             told = f"{statistics.median(ratios[name]):.2f}x ({min(ratios[name]):.2f} to {max(ratios[name]):.2f})"
-            print(f"{name:18} cut {cut:4} whole {whole:3}  printed {printed:.1e}  weights {weights:.1e}  {told}")
+            read = read_by_rank_0(json.loads((folders[2] / name / "inputs.json").read_text()))
+            print(
+                f"{name:18} cut {cut:4} whole {whole:3}  printed {printed:.1e}  weights {weights:.1e}  {read}  {told}"
+            )
             if options.record and name.startswith("long_"):
                 speed, low, high = statistics.median(ratios[name]), min(ratios[name]), max(ratios[name])
                 record("ranks", name, speed, low=low, high=high, n=rounds, n_of="pairs of runs", unit="x")

@@ -2,7 +2,8 @@
 
     python each.py FOLDER NAME...      or, on two ranks: flatout run --nproc-per-node 2 each.py FOLDER NAME...
 
-Writes NAME/out.txt, NAME/weights.pt, NAME/seconds.txt and, on ranks, NAME/modules.json below FOLDER.
+Writes NAME/out.txt, NAME/weights.pt, NAME/seconds.txt and, on ranks, NAME/modules.json and NAME/inputs.json below
+FOLDER.
 """
 
 import contextlib
@@ -18,15 +19,17 @@ from pathlib import Path
 import torch
 
 
-def accounts() -> dict:
-    """Return what a rank has noted of modules since the last time; empty in a plain process."""
+def accounts() -> tuple[dict, list]:
+    """Return what a rank has noted of modules and loaders since the last time; nothing in a plain process."""
     rank = sys.modules.get("flatout.ranks.rank")
     if rank is None or not rank._attached:
-        return {}
-    modules = rank._attached[-1]._account._modules
-    found = {name: asdict(module) for name, module in modules.items()}
-    modules.clear()
-    return found
+        return {}, []
+    account = rank._attached[-1]._account
+    found = {name: asdict(module) for name, module in account._modules.items()}
+    inputs = list(map(asdict, account._inputs.values()))
+    account._modules.clear()
+    account._inputs.clear()
+    return found, inputs
 
 
 def weights(left: dict) -> list:
@@ -47,7 +50,9 @@ def main() -> None:
             except Exception:
                 traceback.print_exc(file=out)
             Path("seconds.txt").write_text(str(time.perf_counter() - begin))
-            Path("modules.json").write_text(json.dumps(accounts()))
+            modules, inputs = accounts()
+            Path("modules.json").write_text(json.dumps(modules))
+            Path("inputs.json").write_text(json.dumps(inputs))
         (folder / "out.txt").write_text(out.getvalue())
 
 

@@ -27,8 +27,8 @@ def commands() -> dict[str, click.Command]:
 def options(command: click.Command) -> list[str]:
     """Return the long names of a command's options, `--help` aside; of one with two names both: `--also/--edit`."""
     named = [p for p in command.params if isinstance(p, click.Option)]
-    long = [[name for name in p.opts if name.startswith("--")] for p in named if "--help" not in p.opts]
-    return sorted("/".join(names) for names in long)
+    both = [(*p.opts, *p.secondary_opts) for p in named if "--help" not in p.opts]
+    return sorted("/".join(name for name in names if name.startswith("--")) for names in both)
 
 
 def test_the_public_names_are_sorted_and_few():

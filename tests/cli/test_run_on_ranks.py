@@ -1,4 +1,7 @@
-"""`flatout run --nproc-per-node`: what `flatout.cli.ranks` says before and after a training."""
+"""`flatout run --nproc-per-node`: what `flatout.cli.ranks` says before and after a training, and what it prints.
+
+Modules: flatout.report.batch_file.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +12,10 @@ from tests.unit.report.specimens import comparison, ordinary
 from flatout.cli.main import run
 from flatout.cli.ranks import without_ranks
 from flatout.engine.recipe import read_recipe, write_recipe
+from flatout.engine.slurm import Partition
 from flatout.engine.train_ranks import RanksTrained
 from flatout.errors import UsageError
+from flatout.schema.ranks import FailureKind, RankFailure
 from flatout.schema.recipe import Kept, Proof, RankProof, Recipe
 from flatout.schema.trial import RANKS, Candidate, Equivalence, Selection, Trial, Verdict
 
@@ -55,6 +60,72 @@ def test_a_rank_that_failed_is_shown_with_what_it_said(script, trained, capsys):
     assert "flatout: rank 1 has failed:\nTraceback\nValueError: why\n" in capsys.readouterr().err
 
 
+def test_a_rank_that_was_killed_is_named_with_the_signal(script, trained, capsys):
+    trained[0].exit_code, trained[0].failed_rank = 137, 0
+    trained[0].killed = RankFailure(kind=FailureKind.RANK, rank=0, code=-9)
+    assert run(["run", "--nproc-per-node", "2", "train.py"]) == 137
+    assert "flatout: rank 0 was killed by SIGKILL: the kernel does so when memory runs out" in capsys.readouterr().err
+
+
+def test_what_a_killed_rank_has_written_is_shown(script, trained, capsys):
+    trained[0].exit_code, trained[0].failed_rank, trained[0].said = 139, 1, "Fatal Python error: Segmentation fault\n"
+    trained[0].killed = RankFailure(kind=FailureKind.RANK, rank=1, code=-11)
+    assert run(["run", "--nproc-per-node", "2", "train.py"]) == 139
+    told = capsys.readouterr().err
+    assert "rank 1 was killed by SIGSEGV" in told
+    assert "flatout: rank 1 has written:\nFatal Python error: Segmentation fault\n" in told
+
+
+def test_failures_on_other_machines_are_told(script, trained, capsys):
+    trained[0].exit_code = 1
+    trained[0].elsewhere = (RankFailure(kind=FailureKind.UNREACHABLE, host="node7"),)
+    assert run(["run", "--nproc-per-node", "2", "train.py"]) == 1
+    assert "flatout: node7 cannot be reached any more" in capsys.readouterr().err
+
+
+def test_machines_that_do_not_meet_are_told_with_the_reason(script, trained, capsys):
+    trained[0].exit_code, trained[0].accounts, trained[0].not_begun = 70, [], "RendezvousTimeoutError: late"
+    assert run(["run", "--nproc-per-node", "2", "train.py"]) == 70
+    assert "the machines have not met, and nothing was trained: RendezvousTimeoutError: late" in capsys.readouterr().err
+
+
+def test_a_batch_file_is_printed_and_nothing_is_trained(script, trained, capsys, monkeypatch):
+    monkeypatch.setattr("flatout.engine.slurm.default_partition", lambda: Partition("big", 64, 8, "12:00:00"))
+    words = ["--nproc-per-node", "8", "--nnodes", "4", "--print-sbatch", "train.py", "--name", "a b"]
+    assert run(["run", *words]) == 0
+    text, told = capsys.readouterr()
+    assert text.splitlines()[:8] == [
+        "#!/bin/bash",
+        "#SBATCH --job-name=train",
+        "#SBATCH --nodes=4",
+        "#SBATCH --ntasks-per-node=1",
+        "#SBATCH --cpus-per-task=64",
+        "#SBATCH --gpus-per-node=8",
+        "#SBATCH --time=12:00:00",
+        "#SBATCH --output=%x-%j.out",
+    ]
+    assert text.endswith("-m flatout run --nproc-per-node 8 train.py --name 'a b'\n")
+    assert told == ""
+    assert trained[1] == []
+
+
+def test_one_rank_for_each_gpu_of_the_partition(script, capsys, monkeypatch):
+    monkeypatch.setattr("flatout.engine.slurm.default_partition", lambda: Partition("big", 0, 4, ""))
+    assert run(["run", "--nproc-per-node", "gpu", "--print-sbatch", "train.py"]) == 0
+    text = capsys.readouterr().out
+    assert "#SBATCH --nodes=1\n" in text
+    assert "#SBATCH --gpus-per-node=4\n" in text
+    assert "cpus-per-task" not in text
+    assert "--nproc-per-node gpu train.py\n" in text
+
+
+def test_what_is_said_of_the_machines_of_a_job_comes_before_the_training(script, trained, capsys, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_NNODES", "2")
+    assert run(["run", "--nproc-per-node", "2", "train.py"]) == 0
+    assert "on one of the 2 machines of this job; srun starts it on all: srun --ntasks" in capsys.readouterr().err
+
+
 def test_without_a_private_copy_nothing_is_trained(script, trained, capsys):
     trained[0].refused = "it is switched off"
     assert run(["run", "--nproc-per-node", "2", "train.py"]) == 3
@@ -68,6 +139,9 @@ def test_without_a_private_copy_nothing_is_trained(script, trained, capsys):
         (["--nnodes", "2", "train.py"], "and that is not given"),
         (["--nproc-per-node", "2", "--nnodes", "2", "train.py"], "needs a place where the machines meet"),
         (["--nproc-per-node", "2", "--live", "train.py"], "Leave one out"),
+        (["--print-sbatch", "train.py"], "needs the number of ranks on each machine"),
+        (["--nnodes", "2", "--print-sbatch", "train.py"], "and that is not given"),
+        (["--nproc-per-node", "two", "--print-sbatch", "train.py"], "write a number of processes, or gpu"),
     ],
 )
 def test_words_that_make_no_sense_are_told_before_anything_runs(script, trained, capsys, words, told):
@@ -78,6 +152,8 @@ def test_words_that_make_no_sense_are_told_before_anything_runs(script, trained,
 
 def test_a_launcher_line_is_refused(script, capsys):
     assert run(["run", "--nproc-per-node", "2", "--", "env", "train.py"]) == 2
+    assert "Leave the launcher out" in capsys.readouterr().err
+    assert run(["run", "--nproc-per-node", "2", "--print-sbatch", "--", "env", "train.py"]) == 2
     assert "Leave the launcher out" in capsys.readouterr().err
 
 

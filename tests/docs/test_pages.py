@@ -13,7 +13,7 @@ from tests.docs.pages import DOCS, REPO, RUN, SHOWN, Block, Session, blocks, mea
 NOT_RUN = {
     "compare.md": ["needs two checkouts of a repository", "needs GitHub"],
     "howto/ci.md": ["needs GitHub"],
-    "howto/ranks.md": ["needs two machines"],
+    "howto/several-machines.md": ["needs two machines", "needs SLURM", "needs SLURM", "needs Kubernetes"],
     "howto/slurm.md": ["needs SLURM", "needs SLURM", "needs SLURM"],
     "howto/torchrun.md": ["needs two machines"],
     "howto/trackers.md": ["installs packages", "needs a server"],

@@ -36,6 +36,8 @@ if __name__ == "__main__":
 """
 
 
+SAME = "DI007"  # the samples of these scripts are not divided, for most of them
+
 ACCUMULATING = """
 import contextlib
 if __name__ == "__main__":
@@ -58,12 +60,16 @@ def step(x, y):
 """
 
 
-def distributed(flatout, script):
+def diagnosed(flatout, script):
     """What is found of two ranks of a script."""
     flatout.write(script)
     ended = flatout.diagnose("--", "torchrun", "--standalone", "--nproc-per-node", "2", "train.py", steps=40)
     assert ended.code == 0, ended.err
-    return [found for found in find(ended.run, account(ended.run)) if found.code.startswith("DI")]
+    return [each for each in find(ended.run, account(ended.run)) if each.code.startswith("DI")]
+
+
+def distributed(flatout, script):
+    return [each for each in diagnosed(flatout, script) if each.code != SAME]
 
 
 def accumulating(*, apart):
@@ -135,3 +141,21 @@ def test_ranks_that_wait_at_the_end_of_uneven_epochs_are_told_from_those_that_go
     uneven = [each for each in found if each.code == "DI006"]
     assert [each.code for each in uneven] == codes
     assert all("Rank 1 has 8 batches in an epoch, and 2 ranks have 6.0 on average" in each.message for each in uneven)
+
+
+SHARED = """
+class Shared(torch.utils.data.DataLoader):
+    def __init__(self, data, batch_size, **kwargs):
+        sampler = torch.utils.data.DistributedSampler(data) if {divided} else None
+        kwargs.pop("shuffle", None)
+        super().__init__(data, batch_size, sampler=sampler, shuffle=None if sampler else True, **kwargs)
+
+DataLoader = Shared
+"""
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(("divided", "codes"), [(False, [SAME]), (True, [])], ids=["same", "divided"])
+def test_ranks_that_compute_the_same_batches_are_told(flatout, divided, codes):
+    found = diagnosed(flatout, training(before=RANKS + SHARED.format(divided=divided)))
+    assert [each.code for each in found if each.code == SAME] == codes

@@ -25,6 +25,7 @@ CUT = {  # modules whose calls are cut, of which every training has some
     "compiled": ["OptimizedModule", "Sequential"],
     "compiled_noise": [],
     "contrastive": ["Sequential"],
+    "data_parallel": ["Sequential"],
     "dropout": ["Noisy"],
     "early_stop": ["Sequential"],
     "ema": ["Sequential"],
@@ -135,6 +136,15 @@ def test_an_exception_on_all_ranks_is_told_once(flatout):
     ended = on_ranks(flatout, training(each_step='if done == 5: raise ValueError("everywhere")'))
     assert ended.code == 1
     assert ended.err.count("ValueError: everywhere") == 1
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed_is_named_with_the_signal(flatout, rank):
+    script = training(each_step=f'if done == 5 and os.environ["RANK"] == "{rank}": os.kill(os.getpid(), 9)')
+    ended = on_ranks(flatout, script)
+    assert ended.code == 137
+    assert f"rank {rank} was killed by SIGKILL: the kernel does so when memory runs out" in ended.err
+    assert "has failed" not in ended.err
 
 
 def test_ranks_that_go_different_ways_are_stopped_with_the_line(flatout):

@@ -1,5 +1,6 @@
 """`flatout run --nproc-per-node`: a script of one process on several ranks, and what is said of it."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from flatout.engine.process.target import Target
     from flatout.engine.train_ranks import RanksTrained
 
-__all__ = ["run_on_ranks", "without_ranks"]
+__all__ = ["print_batch_file", "run_on_ranks", "without_ranks"]
 
 
 def without_ranks(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
@@ -36,6 +37,8 @@ def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recip
     placement = place(ranks, machines)
     where = f" on {placement.nodes} machines" if placement.nodes > 1 else ""
     _say(f"{target.name} trains on {placement.size} ranks{where}, with the batches and results of one process")
+    if placement.note:
+        _say(placement.note)
     if recipe is not None:
         _say(f"the fixes of {recipe} were proven in one process, and are left out")
     trained = train_on_ranks(target, placement)
@@ -56,10 +59,50 @@ def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recip
     return trained.exit_code
 
 
+def print_batch_file(target: "Target", ranks: str, machines: Sequence[str]) -> int:
+    """Print a batch file for SLURM: what is asked for, with what SLURM says of its machines.
+
+    Raises:
+        UsageError: the numbers of ranks or machines make no sense, or nobody knows how many GPUs there are.
+    """
+    from flatout.engine.placement import number_of_machines, number_of_ranks
+    from flatout.engine.ranked_target import require_script
+    from flatout.engine.slurm import default_partition
+    from flatout.report.batch_file import batch_file
+
+    require_script(target)
+    nodes, _ = number_of_machines(machines)
+    there = default_partition()
+    gpus = there.gpus if there is not None else 0
+    on_gpus = ranks.strip().lower() == "gpu"
+    number = gpus if on_gpus and gpus else number_of_ranks(ranks)
+    command = [sys.executable, "-m", "flatout", "run", "--nproc-per-node", "gpu" if on_gpus else str(number)]
+    text = batch_file(
+        Path(target.name).stem,
+        [*command, *target.command[1:]],
+        nodes=nodes,
+        cpus=there.cpus if there is not None else 0,
+        gpus=number if on_gpus or gpus else 0,
+        partition=there.name if there is not None else "",
+        limit=there.limit if there is not None else "",
+    )
+    click.echo(text, nl=False)
+    return 0
+
+
 def _tell_failure(trained: "RanksTrained") -> None:
-    if trained.failed_rank > 0:
-        _say(f"rank {trained.failed_rank} has failed:")
+    """Say why it has ended, here and on other machines, as far as no rank has said it."""
+    from flatout.report.rank_failures import failure_in_words
+
+    for failure in [trained.killed] if trained.killed is not None else []:
+        _say(failure_in_words(failure))
+    if trained.failed_rank > 0 and (trained.killed is None or trained.said.strip()):
+        _say(f"rank {trained.failed_rank} has {'written' if trained.killed is not None else 'failed'}:")
         click.echo(trained.said, err=True, nl=not trained.said.endswith("\n"))
+    for failure in trained.elsewhere:
+        _say(failure_in_words(failure))
+    if trained.not_begun:
+        _say(f"the machines have not met, and nothing was trained: {trained.not_begun}")
 
 
 def _say(text: str) -> None:

@@ -62,7 +62,13 @@ _KILLED = 128  # what a shell adds to the number of the signal that ended a prog
     metavar="M|HOST:PORT",
     help="With --nproc-per-node: the number of machines, and where they meet. Start it on each.",
 )
-@click.option("--live", is_flag=True, help="Show the live state of the training below its own output.")
+@click.option(
+    "--live/--print-sbatch",
+    "shown",
+    default=None,
+    help="Show the live state of the training below its own output; or print a batch file for SLURM that trains on"
+    " the ranks asked for, and train nothing.",
+)
 @verbose_option("Show where the recipe was proven and what each fix did in each process.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def run(
@@ -73,7 +79,7 @@ def run(
     allow_edits: bool,
     ranks: str | None,
     machines: tuple[str, ...],
-    live: bool,
+    shown: bool | None,
     verbose: bool,
 ) -> int:
     """Train under flatout.toml, the recipe that `flatout tune` has made.
@@ -87,20 +93,20 @@ def run(
     from flatout.engine.recipe import find_recipe
 
     target = parse_target(words)
-    if ranks is not None or machines:
-        return _on_ranks(target, ranks, machines, recipe_file, live=live, verbose=verbose)
+    if ranks is not None or machines or shown is False:
+        return _on_ranks(target, ranks, machines, recipe_file, shown=shown, verbose=verbose)
     path = find_recipe(target, recipe_file)
     recipe = _read(path, target)
     if recipe.ranks is not None and not only:
-        return _as_proven_on_ranks(target, recipe, path, live=live, verbose=verbose)
+        return _as_proven_on_ranks(target, recipe, path, shown=shown, verbose=verbose)
     served = served_edits(chosen(recipe, only, path), target, path, allow_edits=allow_edits)
     kept = served.kept
     known = warnings(recipe, target, here(target)) if kept else []
     _announce(target.name, path, recipe, kept, [*served.left, *known], verbose=verbose)
-    trained = _train(target, [_with(each.selection, on_change) for each in kept], served.files, live=live)
+    trained = _train(target, [_with(each.selection, on_change) for each in kept], served.files, live=bool(shown))
     _advise(trained, words)
-    later = [each for each in warnings(recipe, target, trained.found) if each not in known] if kept or live else []
-    if kept or live:
+    later = [each for each in warnings(recipe, target, trained.found) if each not in known] if kept or shown else []
+    if kept or shown:
         _account(trained, later, verbose=verbose)
     if kept and len(kept) == len(recipe.fixes):
         _compare(recipe, trained, comparable=not (known or later))
@@ -128,22 +134,35 @@ def _read(path: Path, target: "Target") -> Recipe:
 
 
 def _on_ranks(
-    target: "Target", ranks: str | None, machines: Sequence[str], given: Path | None, *, live: bool, verbose: bool
+    target: "Target",
+    ranks: str | None,
+    machines: Sequence[str],
+    given: Path | None,
+    *,
+    shown: bool | None,
+    verbose: bool,
 ) -> int:
     """Train on several ranks; a recipe is not needed for it.
 
     Raises:
         UsageError: options do not go together.
     """
-    from flatout.cli.ranks import run_on_ranks
+    from flatout.cli.ranks import print_batch_file, run_on_ranks
     from flatout.engine.recipe import find_recipe
 
+    if ranks is None and not machines:
+        raise UsageError(
+            "--print-sbatch needs the number of ranks on each machine.",
+            advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --print-sbatch train.py > train.sbatch",
+        )
     if ranks is None:
         raise UsageError(
             "--nnodes and --rdzv-endpoint say where the ranks of --nproc-per-node run, and that is not given.",
             advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --rdzv-endpoint HOST:29400 train.py",
         )
-    if live:
+    if shown is False:
+        return print_batch_file(target, ranks, machines)
+    if shown:
         raise UsageError("--live shows one process, and --nproc-per-node starts several.", advice="Leave one out.")
     try:
         recipe = find_recipe(target, given)
@@ -152,7 +171,7 @@ def _on_ranks(
     return run_on_ranks(target, ranks, machines, recipe=recipe, verbose=verbose)
 
 
-def _as_proven_on_ranks(target: "Target", recipe: Recipe, path: Path, *, live: bool, verbose: bool) -> int:
+def _as_proven_on_ranks(target: "Target", recipe: Recipe, path: Path, *, shown: bool | None, verbose: bool) -> int:
     """Train on the ranks of a recipe."""
     from flatout.engine.provenance import here, warnings
 
@@ -164,7 +183,7 @@ def _as_proven_on_ranks(target: "Target", recipe: Recipe, path: Path, *, live: b
     )
     for sentence in warnings(recipe, target, here(target)):
         _say(f"warning: {sentence}")
-    return _on_ranks(target, str(recipe.ranks.number), (), path, live=live, verbose=verbose)
+    return _on_ranks(target, str(recipe.ranks.number), (), path, shown=shown, verbose=verbose)
 
 
 def _with(selection: Selection, on_change: str) -> Selection:

@@ -21,7 +21,8 @@ class ScriptCommand(click.Command):
         before = given[: len(given) - len(words)]
         if words and words[0].startswith("-") and words[0] != "-m" and before[-1:] != ["--"]:
             name = words[0].partition("=")[0]
-            known = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
+            names = (name for one in self.params for name in (*one.opts, *one.secondary_opts))
+            known = [name for name in names if name.startswith("--")]
             raise click.NoSuchOption(name, possibilities=_alike(name, known), ctx=ctx)
         return rest
 

@@ -26,7 +26,7 @@ def advice_on_order(command: click.Command, words: Sequence[str], complaint: str
         return ""
     refused = complaint.rpartition("rror:")[2]  # of argparse and click; above it argparse lists what it knows
     options = [each for each in command.params if isinstance(each, click.Option)]
-    known = {name: each for each in options for name in each.opts if name.startswith("--")}
+    known = {name: each for each in options for name in (*each.opts, *each.secondary_opts) if name.startswith("--")}
     named = {name: each for name, each in known.items() if not complaint or name in refused}
     ours, theirs = _sorted(words[start:], named)
     if not ours:

@@ -6,11 +6,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flatout.engine.slurm import STEP, in_step, machines_of_step
 from flatout.errors import UsageError
 
-__all__ = ["Placement", "first_host", "place"]
+__all__ = ["Placement", "number_of_machines", "number_of_ranks", "place"]
 
 _MOST_RANKS = 4096
+_PORT = 29500  # torchrun's own, where no other is named
 _ADVICE = "Try: flatout run --nproc-per-node 2 train.py"
 
 
@@ -22,6 +24,7 @@ class Placement:
     nodes: int = 1
     endpoint: str = ""
     job: str = ""
+    note: str = ""  # to be told before it begins
 
     @property
     def size(self) -> int:
@@ -35,10 +38,15 @@ def place(ranks: str, machines: Sequence[str], environment: Mapping[str, str] = 
     Raises:
         UsageError: they make no sense, here or together.
     """
-    number = _number_of_ranks(ranks, environment)
-    nodes, endpoint = _machines(machines)
-    if not machines and "SLURM_PROCID" in environment:
-        nodes, endpoint = _of_slurm(environment)
+    number = number_of_ranks(ranks, environment)
+    nodes, endpoint = number_of_machines(machines)
+    job = note = ""
+    if not machines and in_step(environment):
+        nodes, endpoint, job = machines_of_step(environment)
+    elif not machines and "SLURM_JOB_ID" in environment:
+        note = _left_alone(environment)
+    elif not machines:
+        nodes, endpoint = _of_torchrun(environment)
     if nodes > 1 and not endpoint:
         raise UsageError(
             f"--nnodes {nodes} needs a place where the machines meet.",
@@ -46,11 +54,22 @@ def place(ranks: str, machines: Sequence[str], environment: Mapping[str, str] = 
         )
     if number * nodes > _MOST_RANKS:
         raise UsageError(f"{number * nodes} ranks are more than flatout starts ({_MOST_RANKS}).", advice=_ADVICE)
-    job = environment.get("SLURM_JOB_ID", "flatout") if nodes > 1 else uuid.uuid4().hex
-    return Placement(number, nodes, endpoint, job)
+    job = job or environment.get("PET_RDZV_ID") or "flatout"
+    return Placement(number, nodes, endpoint, job if nodes > 1 else uuid.uuid4().hex, note)
 
 
-def _number_of_ranks(text: str, environment: Mapping[str, str]) -> int:
+def _left_alone(environment: Mapping[str, str]) -> str:
+    """Return what there is to say where a job has more machines than the one on which its batch file runs."""
+    nodes = environment.get("SLURM_NNODES") or environment.get("SLURM_JOB_NUM_NODES") or "1"
+    return f"on one of the {nodes} machines of this job; srun starts it on all: {STEP}" if nodes != "1" else ""
+
+
+def number_of_ranks(text: str, environment: Mapping[str, str] = os.environ) -> int:
+    """Return the number of ranks on a machine that `--nproc-per-node` asks for.
+
+    Raises:
+        UsageError: it is no number, or there is no GPU.
+    """
     if text.strip().lower() == "gpu":
         number = _num_gpus(environment)
         if not number:
@@ -61,8 +80,12 @@ def _number_of_ranks(text: str, environment: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _machines(values: Sequence[str]) -> tuple[int, str]:
-    """Return the number of machines and where they meet, of values that tell themselves apart."""
+def number_of_machines(values: Sequence[str]) -> tuple[int, str]:
+    """Return the number of machines and where they meet, of values that tell themselves apart.
+
+    Raises:
+        UsageError: a value is neither.
+    """
     nodes, endpoint = 1, ""
     for value in values:
         if re.fullmatch(r"[1-9]\d{0,3}", value.strip()):
@@ -77,29 +100,13 @@ def _machines(values: Sequence[str]) -> tuple[int, str]:
     return nodes, endpoint
 
 
-def _of_slurm(environment: Mapping[str, str]) -> tuple[int, str]:
-    """Return the machines of a job step, as `srun` names them to each of its tasks.
-
-    Raises:
-        UsageError: it has not started one task on each machine.
-    """
-    nodes = int(environment.get("SLURM_STEP_NUM_NODES") or environment.get("SLURM_NNODES") or 1)
-    tasks = int(environment.get("SLURM_STEP_NUM_TASKS") or environment.get("SLURM_NTASKS") or nodes)
-    if tasks != nodes:
-        raise UsageError(
-            f"srun has started {tasks} tasks on {nodes} machines.",
-            "flatout starts the ranks of a machine itself, so it needs one task on each.",
-            "Say so: srun --ntasks-per-node 1 flatout run --nproc-per-node gpu train.py",
-        )
-    host = first_host(environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST") or "")
-    port = 15000 + int(re.sub(r"\D", "", environment.get("SLURM_JOB_ID", "0"))[-4:] or 0)
-    return nodes, f"{host}:{port}" if nodes > 1 else ""
-
-
-def first_host(listed: str) -> str:
-    """Return the first name of a SLURM node list: `gpu-07` of `gpu-[07-09,12],cpu1`."""
-    match = re.match(r"([^,\[]*)(?:\[([^\],-]*)[^\]]*\]([^,]*))?", listed)
-    return "".join(part or "" for part in match.groups()) if match else ""
+def _of_torchrun(environment: Mapping[str, str]) -> tuple[int, str]:
+    """Return the machines that the variables of torchrun name, as operators of Kubernetes set them."""
+    nodes = environment.get("PET_NNODES", "").rpartition(":")[2].strip()  # of MIN:MAX, the most
+    endpoint = environment.get("PET_RDZV_ENDPOINT", "").strip()
+    if not endpoint and environment.get("PET_MASTER_ADDR"):
+        endpoint = f"{environment['PET_MASTER_ADDR']}:{environment.get('PET_MASTER_PORT') or _PORT}"
+    return number_of_machines([value for value in (nodes, endpoint) if value])
 
 
 def _num_gpus(environment: Mapping[str, str]) -> int:

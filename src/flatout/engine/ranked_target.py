@@ -17,9 +17,9 @@ from flatout.engine.process.target import Target
 from flatout.errors import UsageError
 from flatout.schema.ranks import MEMORY_LINK, RankLaunch, write_launch
 
-__all__ = ["ranked"]
+__all__ = ["ranked", "require_script"]
 
-_LAUNCHER = "import sys; from flatout.ranks.launcher import main; sys.exit(main())"
+_LAUNCHER = "import os; from flatout.ranks.launcher import main; os._exit(main())"  # threads may still wait
 _LAUNCH_FILE = "launch.json"
 
 
@@ -32,11 +32,7 @@ def ranked(target: Target, placement: Placement) -> Iterator[tuple[Target, Path]
     Raises:
         UsageError: the command line is not that of a Python script or module.
     """
-    if Path(target.command[0]) != Path(sys.executable):
-        raise UsageError(
-            f"--nproc-per-node starts a Python script or module, and {target.command[0]} is neither.",
-            advice="Leave the launcher out: flatout run --nproc-per-node 2 train.py",
-        )
+    require_script(target)
     with tempfile.TemporaryDirectory(prefix="flatout-", ignore_cleanup_errors=True) as name, _in_memory() as memory:
         folder = Path(name)
         for inner in ("parts", "batches"):
@@ -54,6 +50,19 @@ def ranked(target: Target, placement: Placement) -> Iterator[tuple[Target, Path]
                 yield dataclasses.replace(target, command=command), folder
         finally:
             _remove_rooms(folder)
+
+
+def require_script(target: Target) -> None:
+    """Refuse a command line that flatout cannot start as ranks.
+
+    Raises:
+        UsageError: it is not that of a Python script or module.
+    """
+    if Path(target.command[0]) != Path(sys.executable):
+        raise UsageError(
+            f"--nproc-per-node starts a Python script or module, and {target.command[0]} is neither.",
+            advice="Leave the launcher out: flatout run --nproc-per-node 2 train.py",
+        )
 
 
 @contextlib.contextmanager

@@ -7,7 +7,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-__all__ = ["ModuleAccount", "RankAccount"]
+__all__ = ["InputAccount", "ModuleAccount", "RankAccount"]
+
+_MOST_LOADERS = 50
 
 
 @dataclass(slots=True)
@@ -20,6 +22,21 @@ class ModuleAccount:
     whole: dict[str, int] = field(default_factory=dict)  # calls by the reason why they were left whole
 
 
+@dataclass(slots=True)
+class InputAccount:
+    """Batches of loaders without workers over one kind of data set, walked at one line."""
+
+    name: str  # of the data set's class
+    place: str
+    batches: int = 0
+    samples: int = 0
+    divided: int = 0  # batches whose samples were made by one rank each
+    shared: int = 0  # samples of these
+    own: int = 0  # of them, made by this rank
+    reason: str = ""  # why no batch is divided any more
+    hint: str = ""  # why some were not
+
+
 class RankAccount:
     """The account of this rank, written to the order's folder."""
 
@@ -29,6 +46,7 @@ class RankAccount:
         self._pid = os.getpid()
         self.facts: dict[str, object] = {"rank": rank, "size": size}
         self._modules: dict[str, ModuleAccount] = {}
+        self._inputs: dict[tuple[str, str], InputAccount] = {}
         self._times: dict[str, float] = {}
         self._counts: Counter[str] = Counter()
 
@@ -47,6 +65,13 @@ class RankAccount:
         calls = self._modules.setdefault(name, ModuleAccount()).whole
         calls[reason] = calls.get(reason, 0) + 1
 
+    def input(self, name: str, place: str) -> InputAccount:
+        """Return what counts the batches of a loader over a data set of that name, walked at that line."""
+        key = (name, place)
+        if key not in self._inputs and len(self._inputs) >= _MOST_LOADERS:
+            key = ("others", "")
+        return self._inputs.setdefault(key, InputAccount(*key))
+
     def count(self, what: str) -> None:
         """Count something."""
         self._counts[what] += 1
@@ -60,6 +85,7 @@ class RankAccount:
         if os.getpid() != self._pid:
             return
         modules = {name: asdict(module) for name, module in self._modules.items()}
-        body = {**self.facts, "modules": modules, "seconds": self._times, "counts": dict(self._counts)}
+        inputs = {"inputs": [asdict(one) for one in self._inputs.values()]} if self._inputs else {}
+        body = {**self.facts, "modules": modules, **inputs, "seconds": self._times, "counts": dict(self._counts)}
         with contextlib.suppress(OSError):
             self._file.write_text(json.dumps(body), encoding="utf-8")

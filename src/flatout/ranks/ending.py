@@ -63,6 +63,10 @@ class RankEnd:
         time.sleep(_KILLED_S)
         raise error
 
+    def leave(self) -> NoReturn:
+        """End, since the training cannot go on."""
+        self._end()
+
     def _end(self) -> NoReturn:
         self._account.write()
         streams: tuple[Any, ...] = (sys.stdout, sys.stderr, sys.__stdout__)  # stdout is another one in a trial

@@ -35,6 +35,7 @@ class Together(IntEnum):
     RESULT = 5
     DONE = 6
     FAILED = 7
+    INPUT = 8
 
 
 class PeerFailed(Exception):
@@ -61,6 +62,7 @@ class RankGroup:
         self._on_device = on_device
         self._shared = shared
         self._compared = 0
+        self.waits = False  # for other ranks, in an exchange or because one has gone
 
     def when_lost(self, act: Callable[[Exception], NoReturn]) -> None:
         """Call `act` when another rank has gone."""
@@ -168,10 +170,13 @@ class RankGroup:
         flat.copy_(staged)
 
     def _wait(self, begin: Callable[[], Any]) -> None:
+        self.waits = True
         try:
             begin().wait()
         except RuntimeError as error:  # a rank has gone
             self._lost(error)
+        finally:
+            self.waits = False
 
 
 def join(rank: int, size: int) -> tuple[RankGroup, Any]:

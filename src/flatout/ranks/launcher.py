@@ -3,25 +3,34 @@
 It runs by itself, named on a command line: what it imports stays out of the process that shows things to the user.
 """
 
-import json
 import logging
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from flatout.schema.ranks import LAUNCHER_VARIABLE, read_launch
+from flatout.ranks.hosts.addresses import is_here, own_address
+from flatout.ranks.hosts.watch import MEETING_S, HostWatch
+from flatout.ranks.left_over import end_left_over
+from flatout.schema.ranks import (
+    CANNOT_BEGIN,
+    END_FILE,
+    LAUNCHER_VARIABLE,
+    LaunchEnd,
+    RankLaunch,
+    read_launch,
+    write_end,
+)
 
-__all__ = ["main", "own_address"]
+__all__ = ["main"]
 
-_ENDED = "ended.json"
+_LOGS = "logs"
 
 
 def main() -> int:
@@ -30,59 +39,69 @@ def main() -> int:
     launch = read_launch(file)
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     os.environ[LAUNCHER_VARIABLE] = str(os.getpid())
-    local = launch.nodes == 1
-    address, interface = ("localhost", "lo") if local else own_address(launch.endpoint)
+    address, interface = ("localhost", "lo") if launch.nodes == 1 else own_address(launch.endpoint)
     if interface:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    if launch.nodes == 1:
+        end = _ended(_config(launch, file.parent, address, host=True), launch.command)
+    else:
+        watch = HostWatch(launch, address, file.parent)
+        watch.start()
+        end = watch.settle(_ended_among_hosts(launch, file.parent, address))
+    if end.exit_code:
+        end_left_over()
+    write_end(end, file.parent / END_FILE)
+    return end.exit_code
+
+
+def _ended_among_hosts(launch: RankLaunch, folder: Path, address: str) -> LaunchEnd:
+    """Run the ranks of this machine; one machine is that where all meet."""
+    host = is_here(launch.endpoint)
+    try:
+        try:
+            return _ended(_config(launch, folder, address, host=host), launch.command)
+        except RendezvousConnectionError:
+            if not host or any((folder / _LOGS).glob("*/attempt_*")):  # ranks have been started
+                raise
+        return _ended(_config(launch, folder, address, host=False), launch.command)  # another launcher of this machine
+    except (RendezvousError, RuntimeError, OSError) as error:
+        why = f"{launch.endpoint}: {type(error).__name__}: {error.__cause__ or error}"
+        return LaunchEnd(exit_code=CANNOT_BEGIN, error=why[:500])
+
+
+def _config(launch: RankLaunch, folder: Path, address: str, *, host: bool) -> LaunchConfig:
+    """Return what torch's agent is asked to do; `host`: the others find each other by this process."""
     settings: dict[str, Any] = {"shutdown_timeout": 10} if _knows("shutdown_timeout") else {}
-    config = LaunchConfig(
+    among = {"read_timeout": MEETING_S, "join_timeout": MEETING_S} if launch.nodes > 1 else {}
+    return LaunchConfig(
         min_nodes=launch.nodes,
         max_nodes=launch.nodes,
         nproc_per_node=launch.ranks,
         run_id=launch.job,
         rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0" if local else launch.endpoint,
-        rdzv_configs={"is_host": True} if local else {},
+        rdzv_endpoint="localhost:0" if launch.nodes == 1 else launch.endpoint,
+        rdzv_configs={"is_host": host, **among},
         max_restarts=0,
         monitor_interval=0.1,
         local_addr=address or None,
-        logs_specs=DefaultLogsSpecs(log_dir=str(file.parent / "logs")),
+        logs_specs=DefaultLogsSpecs(log_dir=str(folder / _LOGS)),
         **settings,
     )
-    return _ended(config, launch.command, file.parent / _ENDED)
 
 
-def own_address(endpoint: str) -> tuple[str, str]:
-    """Return this machine's address on the way to `endpoint`, and its interface; empty where it cannot be told.
-
-    The machine's name is no help: on many it stands for an address that no other machine can reach.
-    """
-    host, _, port = endpoint.rpartition(":")
-    try:
-        kind, _, _, _, there = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
-        with socket.socket(kind, socket.SOCK_DGRAM) as way:
-            way.connect(there)  # no packet is sent
-            address = str(way.getsockname()[0])
-    except (OSError, ValueError):
-        return "", ""
-    interfaces = psutil.net_if_addrs()
-    return address, next((name for name, has in interfaces.items() if address in {one.address for one in has}), "")
-
-
-def _ended(config: LaunchConfig, command: tuple[str, ...], told: Path) -> int:
-    """Run the ranks to their end and write down how each has ended that has failed."""
+def _ended(config: LaunchConfig, command: tuple[str, ...]) -> LaunchEnd:
+    """Run the ranks to their end; return how each has ended that has failed."""
     try:
         elastic_launch(config, entrypoint=command[0])(*command[1:])
     except ChildFailedError as error:
         first, failure = error.get_first_failure()
         failed = {rank: each.exitcode for rank, each in error.failures.items()}
-        told.write_text(json.dumps({"first": first, "exit_codes": failed}), encoding="utf-8")
-        return _exit_code(failure.exitcode)
+        return LaunchEnd(exit_code=_exit_code(failure.exitcode), first=first, exit_codes=failed)
     except SignalException as error:
-        return 128 + int(error.sigval)
+        return LaunchEnd(exit_code=128 + int(error.sigval))
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    return 0
+        return LaunchEnd(exit_code=128 + signal.SIGINT)
+    return LaunchEnd(exit_code=0)
 
 
 def _exit_code(code: Any) -> int:

@@ -17,6 +17,8 @@ from flatout.ranks.cut_calls import CutCalls
 from flatout.ranks.ending import RankEnd
 from flatout.ranks.gradients import LocalSpans, exchange_gradients
 from flatout.ranks.group import join
+from flatout.ranks.hosts.leaving import RankLeaving
+from flatout.ranks.input.shared_input import SharedInput
 from flatout.ranks.local_rows import HERE
 from flatout.ranks.random_rows import draw_whole_batches
 from flatout.ranks.streams import begin_alike
@@ -36,16 +38,20 @@ def train_as_rank(order: Order) -> None:
         return
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     seams, spans, account = Seams(), LocalSpans(), RankAccount(order.folder, rank, size)
+    leaving = RankLeaving(os.environ[FOLDER_VARIABLE]) if os.environ.get("GROUP_WORLD_SIZE", "1") != "1" else None
     group, store = join(rank, size)
     end = RankEnd(account, store, rank, size)
     group.when_lost(end.lost)
     group.parted = end.parted
     calls = CutCalls(group, spans, account, end.stop)
+    if leaving is not None:
+        leaving.joined(lambda: group.waits, lambda: "own" in account.facts, end.leave)
     _attached.extend((seams, group, store, calls))
-    begin_alike(seams, _seed(store, rank))
+    seeds = begin_alike(seams, _seed(store, rank))
     _divide_threads(seams)
     _step_aside(seams, calls, account)
-    _divide_input(seams, account)
+    _divide_input(seams, account, lambda: calls.off)
+    SharedInput(group, account, end.stop, off=lambda: calls.off, generators=[seeds]).install(seams)
     draw_whole_batches(seams)
     synchronize(seams, group)
     exchange_gradients(seams, group, spans, account, end.stop)
@@ -77,24 +83,17 @@ def _divide_threads(seams: Seams) -> None:
     seams.wrap("torch:set_num_threads", make)
 
 
-def _divide_input(seams: Seams, account: RankAccount) -> None:
-    """Let each worker of a loader run in one rank of this machine, and count what each rank makes for itself."""
+def _divide_input(seams: Seams, account: RankAccount, off: Callable[[], str]) -> None:
+    """Let each worker of a loader run in one rank of this machine; `off()`: why not, any more."""
     shared = os.environ[FOLDER_VARIABLE]
     folders = [os.path.join(shared, name) for name in (MEMORY_LINK, "batches")]
     usable = [folder for folder in folders if os.path.isdir(folder)]
-    workers = DividedWorkers(usable, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
-
-    def alone(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        def init(iterator: Any, loader: Any) -> None:
-            account.count("alone")
-            original(iterator, loader)
-
-        return init
+    local = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    workers = DividedWorkers(usable, *local, off=off)
 
     def divided(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        return workers.iterator_made(original, lambda: account.count("divided"))
+        return workers.iterator_made(original, lambda is_divided: account.count("divided" if is_divided else "alone"))
 
-    seams.wrap("torch.utils.data.dataloader:_SingleProcessDataLoaderIter.__init__", alone)
     seams.wrap("torch.utils.data.dataloader:_MultiProcessingDataLoaderIter.__init__", divided)
     seams.wrap("torch.utils.data._utils.worker:_worker_loop", lambda original, hits: workers.worker_loop(original))
 

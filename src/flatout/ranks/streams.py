@@ -39,8 +39,11 @@ def same_streams(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     return torch.equal(one[0], other[0]) and one[1] == other[1] and numpy_alike and devices
 
 
-def begin_alike(seams: Seams, seed: int) -> None:
-    """Begin all streams, which a plain process begins anywhere, at the same place on all ranks."""
+def begin_alike(seams: Seams, seed: int) -> random.Random:
+    """Begin all streams, which a plain process begins anywhere, at the same place on all ranks.
+
+    Return the one that seeds of generators without a seed are drawn from.
+    """
     random.seed(seed)
     torch.default_generator.manual_seed(seed)
     torch.cuda.manual_seed_all(seed)  # of devices that are in use later, too
@@ -58,3 +61,4 @@ def begin_alike(seams: Seams, seed: int) -> None:
     seams.replace(random, "seed", seeded(random.seed))  # a method of an object that has no name
     if numpy is not None:
         seams.replace(numpy.random, "default_rng", seeded(numpy.random.default_rng))
+    return fresh

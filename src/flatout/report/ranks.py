@@ -21,6 +21,7 @@ def ranks_in_words(accounts: Sequence[Mapping[str, Any]], *, size: int) -> list[
         found += _of_module(name, module)
     if not account["modules"]:
         found.append("no module with parameters was called: every rank has computed everything")
+    found += map(_of_input, account.get("inputs", ()))
     found.append(_costs(account, size))
     return found
 
@@ -38,11 +39,27 @@ def _of_module(name: str, module: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def _of_input(one: Mapping[str, Any]) -> str:
+    """Return what became of the batches of one loader without workers."""
+    where = f"loader of {one['name']}" + (f" ({one['place']})" if one["place"] else "")
+    why = one["reason"] or one["hint"]
+    why = why if why.startswith(one["name"]) else f"{one['name']} {why}" if why else ""
+    if not one["divided"]:
+        return f"{where}: made by every rank" + (f": {why}" if why else "")
+    made = f"{where}: {one['divided']:,} of {one['batches']:,} batches divided among the ranks"
+    return f"{made}; later ones made by every rank: {why}" if one["reason"] else made + (f"; {why}" if why else "")
+
+
 def _costs(account: Mapping[str, Any], size: int) -> str:
     seconds = account.get("seconds", {})
     proof = f"; {seconds['proof']:.1f} s to prove it on copies" if seconds.get("proof") else ""
-    counts = account.get("counts", {})
+    counts, inputs = account.get("counts", {}), account.get("inputs", ())
     each = f"made {size} times, once by each rank"
+    shared = sum(one["shared"] for one in inputs)
+    if shared:
+        alone = sum(one["samples"] for one in inputs) - shared
+        text = f"{shared:,} samples were made once, divided among the ranks, and {alone:,} {each}"
+        return text + (", those of workers once" if counts.get("divided") else "") + proof
     if not counts.get("divided"):
         return f"the input was {each}{proof}"
     if not counts.get("alone"):

@@ -14,9 +14,9 @@ the optimizer's step for all.
 
 ## What to do
 
-Use `DistributedDataParallel` with one process per device (`torchrun --nproc-per-node N`), also on one machine: weights
-stay where they are, and gradients are exchanged while the rest of the backward pass computes. The data set needs a
-`DistributedSampler`, and the batch size is then that of one process.
+`flatout tune --nproc-per-node gpu` trains the script as it is with one process per device, each with its rows of the
+script's batch, and compares results and speed with one process. By hand: `DistributedDataParallel` under `torchrun`;
+the data set then needs a `DistributedSampler`, and the batch size is that of one process.
 
 ## When it is wrong
 
@@ -96,5 +96,5 @@ RULE = Rule(
         example(step_ms=100, **_STEP, models=(_MODEL,), causes=_with(None)),
         example(step_ms=100, **_STEP, causes=_with(_WORK)),
     ),
-    no_cure="DistributedDataParallel needs one process for each device, which the script's launcher starts.",
+    no_cure="No fix starts processes: `flatout tune --nproc-per-node gpu` does, with one for each device.",
 )  # fmt: skip

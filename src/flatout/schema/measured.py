@@ -79,6 +79,7 @@ class Exchange:
     needless: float = 0.0  # of these, those after which the next one added to the same gradients
     exposed_s: Mapping[str, float] = field(default_factory=dict)  # number of an exchange -> how long it alone ran
     elements: Mapping[str, int] = field(default_factory=dict)  # the same -> elements of what the model was called with
+    contents: tuple[str, ...] = ()  # digests of what the model was first called with, call by call
     exchange_s: float = 0.0  # median of the whole length of an exchange
     step_s: float = 0.0  # median of the deep run's steps
     place: Frame | None = None  # of the call of the model

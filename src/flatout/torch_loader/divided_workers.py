@@ -7,6 +7,8 @@ another rank's worker a rank has a process that waits for the batches and hands 
 
 import contextlib
 import ctypes
+import errno
+import multiprocessing
 import os
 import pickle
 import time
@@ -22,6 +24,7 @@ __all__ = ["DividedWorkers", "decoded", "encoded"]
 
 _MAP = 0  # torch's number of data sets that are asked by index
 _ALIGNED = 64
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM))
 _SHORTEST_S, _LONGEST_S = 2e-4, 5e-3  # from one look for a batch to the next
 
 _Loop = Callable[..., Any]
@@ -30,25 +33,28 @@ _Loop = Callable[..., Any]
 class DividedWorkers:
     """The loaders of one rank among `parts`, which hand batches to each other through files in `folders`."""
 
-    def __init__(self, folders: Sequence[str], part: int, parts: int) -> None:
-        """Take the folders, the fastest one first: the next is used where there is no room."""
+    def __init__(self, folders: Sequence[str], part: int, parts: int, *, off: Callable[[], str] = str) -> None:
+        """Take the folders, the fastest one first: the next is used where there is no room.
+
+        `off()`: why workers are divided no more, as where the script distributes itself; "" while they are.
+        """
         self._folders = [Path(folder) for folder in folders]
         self._part, self._parts = part, parts
+        self._off = off
         self._passes = 0
         self._pid = os.getpid()
 
-    def iterator_made(self, original: _Loop, made: Callable[[], None]) -> _Loop:
+    def iterator_made(self, original: _Loop, made: Callable[[bool], None]) -> _Loop:
         """Return what is called in place of the constructor of torch's iterator with workers.
 
-        `made` is called for each whose workers are divided.
+        `made` is told of each whether its workers are divided: those that are forked from this process.
         """
 
         def init(iterator: Any, loader: Any) -> None:
             self._passes += 1
             original(iterator, loader)
             weakref.finalize(iterator, self._remove, self._passes).atexit = False
-            if getattr(iterator, "_dataset_kind", None) == _MAP:
-                made()
+            made(not self._off() and getattr(iterator, "_dataset_kind", None) == _MAP and _are_forked(loader))
 
         return init
 
@@ -56,7 +62,7 @@ class DividedWorkers:
         """Return what a worker runs: torch's own loop, with batches of its own, or with those of another rank."""
 
         def loop(kind: Any, dataset: Any, index_queue: Any, data_queue: Any, done: Any, auto: Any, *rest: Any) -> None:
-            if kind != _MAP or len(rest) < 5 or not isinstance(rest[4], int):
+            if kind != _MAP or len(rest) < 5 or not isinstance(rest[4], int) or self._off():
                 original(kind, dataset, index_queue, data_queue, done, auto, *rest)
                 return
             collate, drop_last, seed, init_fn, worker, *others = rest
@@ -81,8 +87,8 @@ class DividedWorkers:
 
     def _publish(self, name: str, batch: Any, done: Any) -> None:
         """Write a batch once, under a name for each of the other ranks."""
-        pieces = encoded(batch)
-        while not done.is_set():
+        pieces, parent = encoded(batch), os.getppid()
+        while not done.is_set() and os.getppid() == parent:
             for folder in self._folders:
                 written = folder / f"{name}.{os.getpid()}"
                 try:
@@ -92,8 +98,9 @@ class DividedWorkers:
                         if part != self._part:
                             os.link(written, folder / f"{name}.part-{part}")
                     return
-                except OSError:  # no room
-                    continue
+                except OSError as error:
+                    if error.errno not in _NO_ROOM and not done.is_set():
+                        raise
                 finally:
                     with contextlib.suppress(OSError):
                         written.unlink()
@@ -123,6 +130,13 @@ class DividedWorkers:
         for folder in self._folders:
             for left in folder.glob(f"{number}-*.part-{self._part}"):
                 left.unlink(missing_ok=True)
+
+
+def _are_forked(loader: Any) -> bool:
+    """Return whether workers are copies of this process: others do not know that there are ranks."""
+    context = loader.multiprocessing_context
+    method = context.get_start_method() if context is not None else multiprocessing.get_start_method()
+    return bool(method == "fork")
 
 
 class _Asked:

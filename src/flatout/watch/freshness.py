@@ -1,7 +1,7 @@
 """Whether what is kept of a data set may still be served: whether all that it was made from is as it was."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from flatout.errors import ChangedTooLate
@@ -77,9 +77,9 @@ class Freshness:
         self.holds(0)
         return "" if not self.changed else f"{self._name} changes while it is read: {self.changed}"
 
-    def left_behind(self) -> str:
-        """Return what has changed, by reading everything, an empty string for nothing; for a copy of the process."""
-        return self._watch.left_behind(set())
+    def left_behind(self, covered: Set[int] = frozenset()) -> str:
+        """Return what has changed, by reading everything, besides objects at `covered`; an empty string for nothing."""
+        return self._watch.left_behind(set(covered))
 
     def files_hold(self) -> bool:
         """Return whether no file that samples are read from has changed: workers read them when they make a sample."""

@@ -1,8 +1,8 @@
-"""How many ranks run where, by the command line and by SLURM."""
+"""How many ranks run where, by the command line and by variables."""
 
 import pytest
 
-from flatout.engine.placement import Placement, first_host, place
+from flatout.engine.placement import Placement, place
 from flatout.errors import UsageError
 
 
@@ -40,29 +40,29 @@ def test_what_makes_no_sense_is_told_in_one_line(ranks, machines, words):
     assert "\n" not in caught.value.fact
 
 
-SLURM = {
-    "SLURM_PROCID": "0",
-    "SLURM_NNODES": "2",
-    "SLURM_NTASKS": "2",
-    "SLURM_JOB_NODELIST": "gpu-[07-09,12]",
-    "SLURM_JOB_ID": "123456",
-}
-
-
-def test_a_job_step_says_where_its_machines_meet():
-    assert place("8", (), SLURM) == Placement(8, 2, "gpu-07:18456", "123456")
-    assert place("8", ("2", "other:1"), SLURM).endpoint == "other:1"
-    assert place("8", (), SLURM | {"SLURM_NNODES": "1", "SLURM_NTASKS": "1"}).nodes == 1
-
-
-def test_a_job_step_of_several_tasks_on_a_machine_is_refused():
-    with pytest.raises(UsageError, match="8 tasks on 2 machines"):
-        place("8", (), SLURM | {"SLURM_NTASKS": "8"})
+KUBERNETES = {"PET_NNODES": "4", "PET_MASTER_ADDR": "job-0.job", "PET_MASTER_PORT": "29501", "PET_NODE_RANK": "1"}
 
 
 @pytest.mark.parametrize(
-    ("listed", "host"),
-    [("n1", "n1"), ("n1,n2", "n1"), ("n[1-2]", "n1"), ("a-[007,9].b,c", "a-007.b"), ("x[3]y", "x3y"), ("", "")],
+    ("environment", "found"),
+    [
+        (KUBERNETES, Placement(8, 4, "job-0.job:29501", "flatout")),
+        ({"PET_NNODES": "2:4", "PET_RDZV_ENDPOINT": "a:1", "PET_RDZV_ID": "x"}, Placement(8, 4, "a:1", "x")),
+        ({"PET_NNODES": "2", "PET_MASTER_ADDR": "a"}, Placement(8, 2, "a:29500", "flatout")),
+    ],
 )
-def test_the_first_host_of_a_list(listed, host):
-    assert first_host(listed) == host
+def test_variables_of_torchrun_say_where_machines_meet(environment, found):
+    assert place("8", (), environment) == found
+    assert place("8", ("3", "b:2"), environment) == Placement(8, 3, "b:2", found.job)
+
+
+def test_variables_of_one_machine_change_nothing():
+    found = place("8", (), {"PET_NNODES": "1", "PET_MASTER_ADDR": "localhost", "PET_MASTER_PORT": "1"})
+    assert found.nodes == 1
+
+
+def test_a_job_without_a_step_trains_on_its_first_machine_and_says_so():
+    found = place("8", (), {"SLURM_JOB_ID": "5", "SLURM_NNODES": "2", "SLURM_PROCID": "0"})
+    assert found.nodes == 1
+    assert "on one of the 2 machines of this job; srun starts it on all" in found.note
+    assert place("8", (), {"SLURM_JOB_ID": "5", "SLURM_NNODES": "1"}).note == ""

@@ -34,6 +34,25 @@ def written(tmp_path):
     return json.loads((tmp_path / "rank-1.json").read_text())
 
 
+def test_loaders_are_told_apart_by_data_set_and_line(tmp_path):
+    account = RankAccount(str(tmp_path), 1, 2)
+    account.write()
+    assert "inputs" not in written(tmp_path)
+    for place in ("train.py:3", "train.py:9", "train.py:3"):
+        account.input("Photos", place).batches += 2
+    account.write()
+    assert [(one["place"], one["batches"]) for one in written(tmp_path)["inputs"]] == [
+        ("train.py:3", 4),
+        ("train.py:9", 2),
+    ]
+    for number in range(100):
+        account.input("Photos", f"train.py:{number}").batches += 1
+    account.write()
+    assert len(written(tmp_path)["inputs"]) == 51
+    assert written(tmp_path)["inputs"][-1]["name"] == "others"
+    assert written(tmp_path)["inputs"][0]["batches"] == 5
+
+
 def test_calls_are_counted_by_what_became_of_them(tmp_path):
     account = RankAccount(str(tmp_path), 1, 2)
     for rows in ((3, 2), (2, 2)):

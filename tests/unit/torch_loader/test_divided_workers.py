@@ -1,7 +1,9 @@
 """Workers of one loader, divided among two processes: every batch of both has the bits of one process."""
 
+import errno
 import os
 import random
+import threading
 from collections import namedtuple
 
 import pytest
@@ -40,14 +42,14 @@ def passes(make, epochs=2):
     return [[(batch["x"], batch["y"], batch["maker"]) for batch in walked] for _ in range(epochs)]
 
 
-def divide(folder, part):
-    seams, workers = Seams(), DividedWorkers([str(folder)], part, 2)
+def divide(folder, part, off=str, told=lambda divided: None):
+    seams, workers = Seams(), DividedWorkers([str(folder)], part, 2, off=off)
     name = "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter.__init__"
-    seams.wrap(name, lambda original, hits: workers.iterator_made(original, lambda: None))
+    seams.wrap(name, lambda original, hits: workers.iterator_made(original, told))
     seams.wrap("torch.utils.data._utils.worker:_worker_loop", lambda original, hits: workers.worker_loop(original))
 
 
-def divided(tmp_path, act):
+def divided(tmp_path, act, **given):
     """Return what `act()` gives in each of two forked processes whose loaders are divided."""
     pipes = []
     for part in range(2):
@@ -55,7 +57,8 @@ def divided(tmp_path, act):
         if not (pid := os.fork()):
             code = 1
             try:
-                divide(tmp_path, part)
+                os.environ["PART"] = str(part)
+                divide(tmp_path, part, **given)
                 with open(write, "wb") as file:
                     torch.save(act(), file)
                 code = 0
@@ -122,6 +125,62 @@ def test_a_pass_that_is_left_early_leaves_nothing(tmp_path):
 def test_an_iterable_data_set_is_left_to_itself(tmp_path):
     found = divided(tmp_path, lambda: [each.tolist() for each in DataLoader(Stream(), num_workers=2, batch_size=2)])
     assert found[0] == found[1] == [[0, 1], [0, 1], [2, 3], [2, 3], [4, 5], [4, 5]]
+
+
+@pytest.mark.slow
+def test_a_script_that_distributes_itself_has_its_workers_to_itself(tmp_path):
+    """Its ranks ask for samples of their own: none of them is another's."""
+
+    def walk():
+        own = range(int(os.environ["PART"]), 20, 2)
+        loader = DataLoader(torch.utils.data.Subset(range(20), own), batch_size=2, num_workers=2)
+        return own.start, [batch.tolist() for batch in loader]
+
+    found = divided(tmp_path, walk, off=lambda: "it does")
+    assert [first for first, _ in found] == [0, 1]
+    for first, batches in found:
+        assert [index for batch in batches for index in batch] == list(range(first, 20, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_that_are_no_copies_of_their_rank_are_not_divided(tmp_path, method):
+    told = []
+
+    def walk():
+        loader = DataLoader(range(8), batch_size=2, num_workers=2, multiprocessing_context=method)
+        return [batch.tolist() for batch in loader], told
+
+    found = divided(tmp_path, walk, told=told.append)
+    assert found == [([[0, 1], [2, 3], [4, 5], [6, 7]], [method == "fork"])] * 2
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ENOMEM])
+def test_where_there_is_no_room_the_next_folder_is_used(tmp_path, monkeypatch, number):
+    full, free = tmp_path / "full", tmp_path / "free"
+    full.mkdir(), free.mkdir()
+    link = os.link
+
+    def linked(source, target):
+        if str(target).startswith(str(full)):
+            raise OSError(number, os.strerror(number))
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", linked)
+    workers = DividedWorkers([str(full), str(free)], 0, 2)
+    workers._publish("1-0-3", torch.ones(2), threading.Event())
+    assert [one.name for one in free.iterdir()] == ["1-0-3.part-1"]
+    assert list(full.iterdir()) == []
+
+
+def test_any_other_error_of_a_file_is_raised(tmp_path):
+    (tmp_path / "no folder").write_text("")
+    workers = DividedWorkers([str(tmp_path / "no folder"), str(tmp_path)], 0, 2)
+    with pytest.raises(NotADirectoryError):
+        workers._publish("1-0-3", torch.ones(2), threading.Event())
+    ended = threading.Event()
+    ended.set()
+    workers._publish("1-0-3", torch.ones(2), ended)
 
 
 def test_batches_of_all_kinds_are_read_as_they_were_written():

@@ -15,7 +15,7 @@ from pathlib import Path
 from flatout.engine.process.launch import TRACKERS_OFF, session_folder
 from flatout.engine.process.private_world import Refused, World
 from flatout.schema.order import ORDER_VARIABLE
-from flatout.schema.ranks import FOLDER_VARIABLE, OUTPUT_VARIABLE
+from flatout.schema.ranks import FOLDER_VARIABLE, GROUP_FILE, OUTPUT_VARIABLE, SESSION_VARIABLE
 
 __all__ = ["ERRORS_FILE", "REFUSED_FILE", "ROOMS_FILE", "main"]
 
@@ -37,6 +37,8 @@ def main() -> None:
     folder, command = Path(sys.argv[1]), sys.argv[2:]
     rank = int(os.environ["RANK"])
     os.environ[FOLDER_VARIABLE] = str(folder)
+    os.environ[SESSION_VARIABLE] = str(os.getsid(0))
+    (folder / GROUP_FILE).write_text(os.environ["GROUP_RANK"], encoding="ascii")
     _choose_device(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
     if rank:
         _step_back(folder, rank)

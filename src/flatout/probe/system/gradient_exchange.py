@@ -7,6 +7,7 @@ as a forward pass begins is of the exchange before the last one: it reads its cl
 
 import contextlib
 import statistics
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,6 +25,7 @@ __all__ = ["PROBE", "ExchangeWatch"]
 
 _MOST = 200  # exchanges that are written down one by one
 _FROM = 4  # steps: buckets are made anew after the first
+_COMPARED, _SAMPLED = 8, 512  # calls whose arguments ranks are compared by, and values of each tensor
 _AGAIN = 3  # steps after which what is read is of steps with the script's own settings again
 _item = Tensor.item  # before any probe has wrapped it
 
@@ -97,6 +99,7 @@ class ExchangeWatch:
         self._counts = ExchangeCounts()
         self._times = ExchangeTimes()
         self._place: Frame | None = None
+        self._contents: list[str] = []
 
     @guarded
     def called(self, module: Any, arguments: Any) -> None:
@@ -113,6 +116,8 @@ class ExchangeWatch:
         if self._will_exchange and len(self._times.exposed_s) < _MOST:
             with contextlib.suppress(Exception):
                 self._times.read(module._get_ddp_logging_data(), counts=self._own >= _AGAIN)
+            if len(self._contents) < _COMPARED:
+                self._contents.append(_digest(arguments))
             self._times.called(sum(tensor.numel() for tensor in tensors_in(list(arguments))))
 
     @guarded
@@ -142,10 +147,23 @@ class ExchangeWatch:
             needless=counts.needless / steps,
             exposed_s=times.exposed_s,
             elements=times.elements,
+            contents=tuple(self._contents),
             exchange_s=times.median_s(),
             step_s=statistics.median(counts.steps_ns) / 1e9,
             place=self._place,
         )
+
+
+def _digest(arguments: Any) -> str:
+    """Return a few digits that differ where tensors of a call have other shapes or values."""
+    found = 0
+    for tensor in tensors_in(list(arguments)):
+        found = zlib.crc32(f"{tuple(tensor.shape)} {tensor.dtype}".encode(), found)
+        flat = tensor.detach().reshape(-1)
+        some = flat[:: max(1, flat.numel() // _SAMPLED)].cpu().contiguous()
+        if some.numel() and not some.is_complex():
+            found = zlib.crc32(some.view(torch.uint8).numpy().tobytes(), found)
+    return f"{found:08x}"
 
 
 def _holds_gradients(module: Any, optimizers: Iterable[Any]) -> bool:

@@ -111,3 +111,14 @@ def test_each_exchange_is_clocked_with_the_size_of_its_batch(watch):
     assert all(seconds >= 0 for seconds in found.exposed_s.values())
     assert set(found.elements.values()) == {4 * rows for rows in range(1, MICRO + 1)}
     assert found.exchange_s > 0
+
+
+def test_what_the_model_is_first_called_with_is_told_by_its_values_and_shapes(watch):
+    def contents(seed, **options):
+        torch.manual_seed(seed)
+        return train(ExchangeWatch(raise_it), micro=1, **options).contents
+
+    first = contents(0)
+    assert len(first) == len(set(first)) == 8
+    assert contents(0) == first
+    assert not set(contents(1)) & set(first)
