@@ -154,8 +154,14 @@ def test_who_does_not_know_the_key_is_not_taken_for_a_host(met):
 
     def before(store):
         place = json.loads(store.get("host/0"))
-        for words in (b"hello\n", b'{"key": "", "host": "evil"}\n', b"[]\n", b"", b"[" * 4096,
-                      '{"key": "ä"}\n'.encode()):
+        for words in (
+            b"hello\n",
+            b'{"key": "", "host": "evil"}\n',
+            b"[]\n",
+            b"",
+            b"[" * 4096,
+            '{"key": "ä"}\n'.encode(),
+        ):
             way = socket.create_connection((place["address"], place["port"]))
             way.sendall(words)
             way.shutdown(socket.SHUT_WR)
