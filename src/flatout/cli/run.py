@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -173,16 +173,8 @@ def _on_ranks(
             "--print-sbatch needs the number of ranks on each machine.",
             advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --print-sbatch train.py > train.sbatch",
         )
-    if ranks is None and any(one in ("all", "node") for one in machines):
-        raise UsageError(
-            "--shard shares parameters among the ranks of --nproc-per-node, and that is not given.",
-            advice="Try: flatout run --nproc-per-node 2 --shard train.py",
-        )
     if ranks is None:
-        raise UsageError(
-            "--nnodes and --rdzv-endpoint say where the ranks of --nproc-per-node run, and that is not given.",
-            advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --rdzv-endpoint HOST:29400 train.py",
-        )
+        _refuse_without_ranks(machines)
     if shown is False:
         return print_batch_file(target, ranks, machines)
     if shown:
@@ -192,6 +184,19 @@ def _on_ranks(
     except UsageError:
         recipe = None
     return run_on_ranks(target, ranks, machines, recipe=recipe, verbose=verbose)
+
+
+def _refuse_without_ranks(machines: Sequence[str]) -> NoReturn:
+    """Say what a value of `--nnodes`, `--rdzv-endpoint` or `--shard` needs."""
+    if any(one in ("all", "node") for one in machines):
+        raise UsageError(
+            "--shard shares parameters among the ranks of --nproc-per-node, and that is not given.",
+            advice="Try: flatout run --nproc-per-node 2 --shard train.py",
+        )
+    raise UsageError(
+        "--nnodes and --rdzv-endpoint say where the ranks of --nproc-per-node run, and that is not given.",
+        advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --rdzv-endpoint HOST:29400 train.py",
+    )
 
 
 def _as_proven_on_ranks(target: "Target", recipe: Recipe, path: Path, *, shown: bool | None, verbose: bool) -> int:

@@ -172,7 +172,7 @@ class CutCalls:
         if len(kind.paths) >= _MOST_PATHS:
             kind.form = "it goes another way in most calls"
             return kind.form
-        found = self._proven(original, call)
+        found = self._proven(original, call, kind.form)
         if isinstance(found, str):
             if not isinstance(found, NotTried):
                 kind.form = found
@@ -221,7 +221,7 @@ class CutCalls:
         again = isinstance(form, (CutForm, NotTried)) and (asked or kind.is_due)
         if not again or (isinstance(form, CutForm) and form.plan.rows(_shapes(call.leaves)) < self._group.size):
             return
-        found = self._proven(original, call)
+        found = self._proven(original, call, kind.form)
         if isinstance(found, NotTried):
             return
         right = found == form or not isinstance(form, CutForm) or (asked and not kind.skipped)
@@ -232,7 +232,7 @@ class CutCalls:
             self._stop(f"{type(call.module).__name__} was cut by rows, and cannot be any more: {reason}")
         kind.form, kind.fresh, kind.skipped = found, True, kind.skipped and not asked
 
-    def _proven(self, original: _Original, call: Call) -> CutForm | str:
+    def _proven(self, original: _Original, call: Call, before: CutForm | str = "") -> CutForm | str:
         def run(module: Any, leaves: list[Any], structure: Any) -> Any:
             args, kwargs = tree_unflatten(leaves, structure)
             return original(module, *args, **kwargs)
@@ -241,7 +241,8 @@ class CutCalls:
             return self._cut(original, module, leaves, structure, plan)
 
         begin = perf_counter()
-        found = prove(call, run, cut, self._joined, self._group)
+        known = before.plan if isinstance(before, CutForm) else None
+        found = prove(call, run, cut, self._joined, self._group, known)
         self._account.took("proof", perf_counter() - begin)
         return found
 

@@ -99,13 +99,17 @@ def prove(
     cut: Callable[[Any, list[Any], Any, RowPlan], CutResult],
     join: Callable[[CutResult, Sequence[Dim]], list[Any]],
     group: RankGroup,
+    known: RowPlan | None = None,
 ) -> CutForm | str:
     """Return how `call` is cut, or why it is not; every rank comes to the same answer.
 
-    `run` calls a module as it is, `cut` with this rank's rows, and `join` makes whole results of its results.
+    `run` calls a module as it is, `cut` with this rank's rows, and `join` makes whole results of its results. `known`:
+    how calls of its kind are cut, which is tried first.
     """
     shapes = [tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else None for leaf in call.leaves]
-    plans = [plan for plan in candidates(shapes) if plan.rows(shapes) >= group.size]
+    tried = candidates(shapes)
+    tried = [known, *(plan for plan in tried if plan != known)] if known is not None else tried
+    plans = [plan for plan in tried if plan.rows(shapes) >= group.size]
     if not plans:
         return "none of its arguments is a batch"
     before, group.tried, silenced = taken(), True, logging.root.manager.disable

@@ -168,7 +168,7 @@ class ShardedCalls:
 
     def plan_of(self, module: Any) -> _Plan:
         """Return how calls of `module` are made."""
-        number = self._values.made
+        number = self._values.live.made
         if any(one.ref() is None for one in self._plans.values()):  # copies that calls were tried on
             self._plans = {key: one for key, one in self._plans.items() if one.ref() is not None}
         plan = self._plans.get(id(module))
@@ -191,5 +191,5 @@ class ShardedCalls:
         return _Plan(weakref.ref(module), number, rest, blocks)
 
     def _shards(self, module: Any) -> list[Shard]:
-        found = map(self._values.of, module.parameters())
+        found = map(self._values.live.of, module.parameters())
         return [one for one in found if one is not None]

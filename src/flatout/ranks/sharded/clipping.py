@@ -26,7 +26,7 @@ def clip_shares(seams: Seams, values: SharedValues) -> None:
             foreach: bool | None = None,
         ) -> Any:  # fmt: skip
             listed = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-            shards = [one for one in map(values.of, listed) if one is not None and _is_apart(one)]
+            shards = [one for one in map(values.live.of, listed) if one is not None and _is_apart(one)]
             if not shards or float(norm_type) <= 0 or len(set(map(id, listed))) < len(listed):
                 return original(listed, max_norm, norm_type, error_if_nonfinite, foreach)
             hits.count += 1

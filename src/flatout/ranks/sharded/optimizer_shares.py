@@ -149,7 +149,7 @@ class OptimizerShares:
         self._values.release(held)
 
     def _of(self, optimizer: Any) -> list[Shard]:
-        found = (self._values.of(one) for group in optimizer.param_groups for one in group["params"])
+        found = (self._values.live.of(one) for group in optimizer.param_groups for one in group["params"])
         return [one for one in found if one is not None]
 
     @contextlib.contextmanager
@@ -160,7 +160,7 @@ class OptimizerShares:
         if not isinstance(optimizer.state, _ShareState):
             optimizer.state = _ShareState(optimizer.state, self._stop)
         for group, params in zip(groups, before, strict=True):
-            group["params"] = [one if (found := self._values.of(one)) is None else found.part for one in params]
+            group["params"] = [one if (found := self._values.live.of(one)) is None else found.part for one in params]
         optimizer.state.open = True
         self._move_state(optimizer, before)
         try:
@@ -176,7 +176,7 @@ class OptimizerShares:
     def _move_state(self, optimizer: Any, groups: list[list[Any]]) -> None:
         """Take shares of state that was made with the optimizer."""
         for one in [one for params in groups for one in params]:
-            shard = self._values.of(one)
+            shard = self._values.live.of(one)
             if shard is not None and one in optimizer.state:
                 state = optimizer.state.pop(one)
                 optimizer.state[shard.part] = {name: _share(shard, value) for name, value in state.items()}
@@ -192,7 +192,7 @@ class OptimizerShares:
             params = [one for group in optimizer.param_groups for one in group["params"]]
             numbers = [number for group in found["param_groups"] for number in group["params"]]
             for number, one in zip(numbers, params, strict=True):
-                shard, state = self._values.of(one), found["state"].get(number)
+                shard, state = self._values.live.of(one), found["state"].get(number)
                 if shard is not None and state is not None:
                     found["state"][number] = {name: self._whole(shard, value) for name, value in state.items()}
             return found
@@ -215,7 +215,7 @@ class OptimizerShares:
             numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
             state = dict(state_dict["state"])
             for number, one in zip(numbers, params, strict=False):
-                shard = self._values.of(one)
+                shard = self._values.live.of(one)
                 if shard is not None and number in state:
                     state[number] = {name: _share(shard, value) for name, value in state[number].items()}
             with self._shares(optimizer):
@@ -228,7 +228,7 @@ class OptimizerShares:
     def _zero_grad(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def zero_grad(owner: Any, set_to_none: bool = True) -> None:
             params = owner.parameters() if isinstance(owner, torch.nn.Module) else None
-            shards = self._of(owner) if params is None else [one for one in map(self._values.of, params) if one]
+            shards = self._of(owner) if params is None else [one for one in map(self._values.live.of, params) if one]
             for one in shards:
                 if one.part.grad is not None and one.grad is None:
                     one.part.grad = None if set_to_none else one.part.grad.zero_()

@@ -38,12 +38,12 @@ class ShardedPasses:
     @contextlib.contextmanager
     def around(self, modules: Iterable[Any], *, rest: Any) -> Iterator[None]:
         """Run a backward pass through calls of `modules`; `rest(module)` is what no block of a module has."""
-        if self._running or not self._values.made:
+        if self._running or not self._values.live.made:
             yield
             return
-        called = _each(one for module in modules for one in map(self._values.of, module.parameters()))
+        called = _each(one for module in modules for one in map(self._values.live.of, module.parameters()))
         pinned = _each(one for module in modules for one in rest(module))
-        had = [one for one in self._values.all() if one.grad is not None]
+        had = [one for one in self._values.live.all() if one.grad is not None]
         for one in had:
             one.put_down_gradient()
         self._values.together(pinned)
@@ -63,9 +63,9 @@ class ShardedPasses:
             if ended:
                 for block in recent:
                     self._exchange(block)
-                self._end(_each((*called, *had, *(one for one in self._values.all() if one.grad is not None))))
+                self._end(_each((*called, *had, *(one for one in self._values.live.all() if one.grad is not None))))
             self._values.let_go()
-            self._values.release(self._values.all())
+            self._values.release(self._values.live.all())
             self._values.notes.clear()
 
     def need(self, shard: Shard) -> None:
@@ -118,14 +118,14 @@ class ShardedPasses:
 
     def gradient(self, parameter: Any) -> Any:
         """Return the gradient of a resting parameter, as one process has it."""
-        shard = self._values.known(parameter)
+        shard = self._values.live.known(parameter)
         if shard.grad is None and shard.part.grad is not None and not self.quiet and not self._running:
             self._give_back(shard)
         return shard.grad
 
     def set_gradient(self, parameter: Any, value: Any) -> None:
         """Give a resting parameter another gradient, or none."""
-        shard = self._values.known(parameter)
+        shard = self._values.live.known(parameter)
         shard.part.grad = None
         shard.grad = value
 

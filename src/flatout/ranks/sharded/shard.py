@@ -70,34 +70,14 @@ class Place(NamedTuple):
     size: int
 
 
-class Shard:
-    """This rank's share of a parameter; `part` is what its optimizer steps, padded to the same length on all ranks."""
+class ShareLayout:
+    """How the values of a parameter are divided among ranks."""
 
-    __slots__ = ("block", "counted", "fresh", "grad_held", "part", "place", "ref", "shape", "stride", "users", "whole")
+    __slots__ = ("place", "shape", "stride")
 
-    def __init__(
-        self, parameter: Any, place: Place, forget: Callable[[Any], None], like: "Shard | None" = None
-    ) -> None:
-        """Take a parameter that is whole, or one without values that is to have those of `like`.
-
-        `forget` is called with the reference to it when it has gone.
-        """
-        self.ref = weakref.ref(parameter, forget)
-        self.place = place
-        self.shape: tuple[int, ...] = tuple(parameter.shape) if like is None else like.shape
-        self.stride: tuple[int, ...] = tuple(parameter.stride()) if like is None else like.stride
-        self.whole, self.fresh, self.users = like is None, False, 0
-        self.block: tuple[Shard, ...] = (self,)
-        self.counted = 0  # bytes that are whole of it, as whoever counts them has counted
-        self.grad_held: _Tensor | None = None  # what the script holds of the gradient, while a backward pass runs
-        self.part: Any = Parameter(self.share(parameter.detach()) if like is None else like.part.detach().clone())
-
-    @property
-    def parameter(self) -> Any:
-        """The parameter, as the script knows it."""
-        found = self.ref()
-        assert found is not None
-        return found
+    def __init__(self, place: Place, shape: tuple[int, ...], stride: tuple[int, ...]) -> None:
+        """Take the shape of the whole, and how it lies in memory."""
+        self.place, self.shape, self.stride = place, shape, stride
 
     @property
     def numel(self) -> int:
@@ -117,6 +97,37 @@ class Shard:
     def shaped(self, flat: _Tensor) -> _Tensor:
         """Return the whole, of the shares of all ranks in a row."""
         return flat.as_strided(self.shape, self.stride, flat.storage_offset())
+
+
+class Shard(ShareLayout):
+    """This rank's share of a parameter; `part` is what its optimizer steps, padded to the same length on all ranks."""
+
+    __slots__ = ("block", "counted", "fresh", "grad_held", "part", "ref", "users", "whole")
+
+    def __init__(
+        self, parameter: Any, place: Place, forget: Callable[[Any], None], like: "Shard | None" = None
+    ) -> None:
+        """Take a parameter that is whole, or one without values that is to have those of `like`.
+
+        `forget` is called with the reference to it when it has gone.
+        """
+        self.ref = weakref.ref(parameter, forget)
+        if like is None:
+            super().__init__(place, tuple(parameter.shape), tuple(parameter.stride()))
+        else:
+            super().__init__(place, like.shape, like.stride)
+        self.whole, self.fresh, self.users = like is None, False, 0
+        self.block: tuple[Shard, ...] = (self,)
+        self.counted = 0  # bytes that are whole of it, as whoever counts them has counted
+        self.grad_held: _Tensor | None = None  # what the script holds of the gradient, while a backward pass runs
+        self.part: Any = Parameter(self.share(parameter.detach()) if like is None else like.part.detach().clone())
+
+    @property
+    def parameter(self) -> Any:
+        """The parameter, as the script knows it."""
+        found = self.ref()
+        assert found is not None
+        return found
 
     # -- values -------------------------------------------------------------------------------------------------
 

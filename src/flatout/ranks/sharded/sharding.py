@@ -56,7 +56,7 @@ class Sharding:
 
     def gradient_here(self, parameter: Any) -> Any:
         """Return what this rank has of the gradient of a parameter of which it keeps a share."""
-        shard = self._values.of(parameter)
+        shard = self._values.live.of(parameter)
         return None if shard is None else shard.part.grad
 
     def tried(self, module: Any, copied: Any) -> None:

@@ -8,14 +8,13 @@ import contextlib
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from threading import get_ident
 from typing import Any
 
 import torch
 from torch.nn import Parameter
 
 from flatout.ranks.group import RankGroup, Together
-from flatout.ranks.local_rows import HERE
+from flatout.ranks.sharded.live_shards import LiveShards
 from flatout.ranks.sharded.notes import Notes
 from flatout.ranks.sharded.resting import as_it_is, resting_in, without_transforms
 from flatout.ranks.sharded.shard import Place, Shard, absent, is_dense
@@ -54,23 +53,13 @@ class SharedValues:
     def __init__(self, group: RankGroup, within: RankGroup) -> None:
         """Know of none; `within`: the ranks that have the shares of one whole."""
         self.group, self.within = group, within
+        self.live = LiveShards(Place(within.rank, within.size), lambda one: self._count(one, 0))
         self.notes = Notes()
         self.largest = 0  # bytes that were whole at a time
-        self._live: dict[int, Shard] = {}
         self._touched: dict[int, Shard] = {}
         self._whole = 0  # bytes
-        self.made = 0  # shares, all in all
 
     # -- which there are ----------------------------------------------------------------------------------------
-
-    def of(self, parameter: Any) -> Shard | None:
-        """Return the share of a parameter, if there is one."""
-        found = self._live.get(id(parameter))
-        return found if found is not None and found.ref() is parameter else None
-
-    def all(self) -> list[Shard]:
-        """Return all of them, the oldest first."""
-        return list(self._live.values())
 
     def adopt(self, parameters: Sequence[Any]) -> None:
         """Keep shares of those parameters whose values lie alone in memory of their own."""
@@ -78,50 +67,18 @@ class SharedValues:
         there = Counter(storage for _, storage in fit)
         for one, storage in fit:
             if there[storage] == 1:
-                shard = self._keep(one)
+                shard = self.live.keep(one)
                 self._count(shard, _bytes(shard))
                 self.release((shard,))
 
     def copied(self, parameter: Any) -> Any:
         """Return a copy of a resting parameter, of which each rank keeps a share, too."""
-        shard = self.known(parameter)
+        shard = self.live.known(parameter)
         with ordinary(), as_it_is():
             shard.settle()
             made = Parameter(absent(parameter), parameter.requires_grad)
-            self._keep(made, shard)
+            self.live.keep(made, shard)
         return made
-
-    def known(self, parameter: Any) -> Shard:
-        """Return the share of a resting parameter.
-
-        Raises:
-            RuntimeError: this process or thread cannot put it together.
-        """
-        found = self.of(parameter)
-        if found is None:
-            raise RuntimeError("flatout: the values of this parameter lie with all ranks, and nobody knows it any more")
-        if get_ident() != HERE.main and not HERE.backward:
-            raise RuntimeError(
-                "flatout: the values of this parameter lie with all ranks, and a thread or a forked process cannot"
-                " read them: read them in the main thread before"
-            )
-        return found
-
-    def _keep(self, parameter: Any, like: Shard | None = None) -> Shard:
-        key = id(parameter)
-
-        def forget(reference: Any) -> None:
-            found = self._live.get(key)
-            if found is not None and found.ref is reference:
-                del self._live[key]
-                found.block = ()  # it has held itself
-                self._count(found, 0)
-
-        shard = Shard(parameter, Place(self.within.rank, self.within.size), forget, like)
-        self._live[key] = shard
-        self.made += 1
-        shard.show(False)
-        return shard
 
     # -- whole and at rest --------------------------------------------------------------------------------------
 
@@ -169,7 +126,7 @@ class SharedValues:
 
     def touched(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """Do an operation on parameters that rest, with the whole of them."""
-        shards = {id(one): self.known(one) for one in resting_in((args, kwargs))}
+        shards = {id(one): self.live.known(one) for one in resting_in((args, kwargs))}
         self._make_room(shards)
         self.together(shards.values())
         self._touched |= shards

@@ -57,8 +57,8 @@ def test_one_block_is_whole_in_a_call_and_two_in_a_backward_pass(alone):
     with alone.sharding.around([model]):
         loss.backward()
     assert alone.values.largest == 2 * one
-    assert not any(alone.values.of(layer.weight).whole for layer in model)
-    assert all(alone.values.of(layer.weight).grad is None and layer.weight.grad is not None for layer in model)
+    assert not any(alone.values.live.of(layer.weight).whole for layer in model)
+    assert all(alone.values.live.of(layer.weight).grad is None and layer.weight.grad is not None for layer in model)
 
 
 def test_modules_without_shared_out_parameters_are_none():

@@ -22,14 +22,14 @@ def test_no_graph_holds_the_memory_and_the_gradients_are_right(alone, net):
     x = torch.randn(5, 32)
     out = called(alone, model, x) + functional.linear(x, model[2].weight[:, :32] * 2)
     alone.values.let_go()
-    assert not any(alone.values.of(model[at].weight).whole for at in (0, 2))
+    assert not any(alone.values.live.of(model[at].weight).whole for at in (0, 2))
     with alone.sharding.around([model]):
         out.pow(2).sum().backward()
     (plain(x) + functional.linear(x, plain[2].weight[:, :32] * 2)).pow(2).sum().backward()
     for one, other in zip(model.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad)
     assert optimizer.param_groups[0]["params"][0] is model[0].weight
-    assert not any(alone.values.of(model[at].weight).whole for at in (0, 2))
+    assert not any(alone.values.live.of(model[at].weight).whole for at in (0, 2))
 
 
 def test_a_parameter_written_to_between_forward_and_backward_is_an_error_as_ever(alone, net):

@@ -25,7 +25,7 @@ def test_shares_step_as_torch_steps_the_whole(alone, net, name):
     ours = getattr(torch.optim, name)(model.parameters(), 1e-2)
     alone.fits = False
     theirs = getattr(torch.optim, name)(plain.parameters(), 1e-2)
-    assert [alone.values.of(one[0].weight) is not None for one in (model, plain)] == [True, False]
+    assert [alone.values.live.of(one[0].weight) is not None for one in (model, plain)] == [True, False]
     for one, optimizer in ((model, ours), (plain, theirs)):
         trained(alone, one, optimizer, 4, around=one is model)
         optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
@@ -84,7 +84,7 @@ def test_gradients_are_set_to_zero_or_none_without_being_put_together(alone, net
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), 0.0)
     trained(alone, model, optimizer, 1)
-    shard = alone.values.of(model[0].weight)
+    shard = alone.values.live.of(model[0].weight)
     assert shard.grad is None and shard.part.grad is not None
     before = alone.group.exchanges
     optimizer.zero_grad(set_to_none=False)
@@ -105,7 +105,7 @@ def test_views_see_each_step(alone, net):
 def test_optimizers_that_do_not_step_by_values_leave_parameters_alone(alone, net):
     model = net()
     torch.optim.LBFGS(model.parameters())
-    assert alone.values.of(model[0].weight) is None
+    assert alone.values.live.of(model[0].weight) is None
     assert alone.account.facts["unsharded"] == ["LBFGS does not step each value by itself"]
 
 

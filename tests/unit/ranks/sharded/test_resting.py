@@ -1,4 +1,7 @@
-"""Parameters at rest, as a script meets them; `touched`, `adopt` and `copied` of flatout.ranks.sharded.values."""
+"""Parameters at rest, as a script meets them; `touched`, `adopt` and `copied` of flatout.ranks.sharded.values.
+
+Modules: flatout.ranks.sharded.live_shards and flatout.ranks.sharded.past_python.
+"""
 
 import copy
 import io
@@ -27,7 +30,7 @@ def test_questions_without_values_put_nothing_together(alone, net):
     assert weight.dtype is torch.float32 and weight.grad is None and len(weight) == 40 and weight in {weight}
     assert isinstance(weight, nn.Parameter) and type(weight).__name__ == "Parameter"
     assert sum(one.numel() for one in model.parameters()) == 1280 + 40 + 1280 + 32
-    assert alone.group.exchanges == before and not alone.values.of(weight).whole
+    assert alone.group.exchanges == before and not alone.values.live.of(weight).whole
 
 
 def test_operations_get_the_whole_and_write_to_it(alone, net):
@@ -42,14 +45,14 @@ def test_operations_get_the_whole_and_write_to_it(alone, net):
             nn.init.normal_(one[:3])
             torch._foreach_add_([one], 2.0)
     alone.values.let_go()
-    assert not alone.values.of(weight).whole
+    assert not alone.values.live.of(weight).whole
     assert torch.equal(weight.data, theirs.data)
 
 
 def test_copies_pickles_and_state_dicts(alone, net):
     model, plain = resting(alone, net()), net()
     copied = copy.deepcopy(model)
-    assert not alone.values.of(copied[0].weight).whole
+    assert not alone.values.live.of(copied[0].weight).whole
     with torch.no_grad():
         model[0].weight.zero_()
     assert torch.equal(copied[0].weight, plain[0].weight)
@@ -71,7 +74,7 @@ def test_what_is_held_follows_and_what_is_not_goes_to_rest(alone, net, monkeypat
     model[2].weight.sum()
     model[0].bias.sum()
     copy.deepcopy(model)[0].weight.sum()
-    first, second = (alone.values.of(model[at].weight) for at in (0, 2))
+    first, second = (alone.values.live.of(model[at].weight) for at in (0, 2))
     assert first.whole and not second.whole
     with torch.no_grad():
         view.fill_(2.0)
@@ -84,7 +87,7 @@ def test_which_parameters_are_shared_out(alone):
     part = nn.Parameter(memory[:2048])
     small, other = nn.Parameter(torch.zeros(1023)), nn.Parameter(torch.zeros(1024))
     alone.values.adopt([*alike, part, small, other, nn.Buffer(torch.zeros(2000))])
-    assert [alone.values.of(one) is not None for one in (*alike, part, small, other)] == [False] * 4 + [True]
+    assert [alone.values.live.of(one) is not None for one in (*alike, part, small, other)] == [False] * 4 + [True]
 
 
 def test_other_threads_are_told_that_they_cannot_read(alone, net):
@@ -107,7 +110,7 @@ def test_arguments_are_looked_through(alone, net):
     assert [id(one) for one in resting_in(((first, [second]), {"a": {"b": first}}, 3))] == list(
         map(id, (first, second, first))
     )
-    shards = [alone.values.of(one) for one in (first, second)]
+    shards = [alone.values.live.of(one) for one in (first, second)]
     assert kinds(shards) == [shards] and kinds(shards, most_bytes=6000) == [[shards[0]], [shards[1]]]
 
 
