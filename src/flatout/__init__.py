@@ -12,6 +12,7 @@ __all__ = [
     "lightning_callback",
     "one_pass_optimizers",
     "recording",
+    "table",
     "trainer_callback",
     "use_one_thread",
 ]
@@ -27,6 +28,7 @@ _PLACES = {
     "keep_freed_memory": "flatout.fixes.kept_memory",
     "one_pass_optimizers": "flatout.fixes.one_pass_optimizer",
     "recording": "flatout.inside.recording",
+    "table": "flatout.pipeline.read.tables.table",
     "lightning_callback": "flatout.inside.callbacks",
     "trainer_callback": "flatout.inside.callbacks",
     "use_one_thread": "flatout.fixes.worker_threads",

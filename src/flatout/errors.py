@@ -6,6 +6,7 @@ FlatoutError            anything flatout reports to a person; `cli` turns it int
 |- ChangedTooLate       1: what samples are made from changed, seen only after batches were served
 |- ScriptFailed         1: the script itself ended with an error
 |- BadRecording         2: a recording is corrupt, truncated beyond use, foreign, or of another schema
+|- BadTable             2: files are no table, differ from one another, are damaged, or have changed
 |- Interrupted          130: Ctrl-C
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 
 __all__ = [
     "BadRecording",
+    "BadTable",
     "ChangedTooLate",
     "FlatoutError",
     "Interrupted",
@@ -48,6 +50,12 @@ class UsageError(FlatoutError):
 
 class BadRecording(FlatoutError):
     """A file is not a recording that this version of flatout can read."""
+
+    exit_code = 2
+
+
+class BadTable(FlatoutError):
+    """Files are no table that can be read whole: missing, damaged, different from one another, or changed meanwhile."""
 
     exit_code = 2
 

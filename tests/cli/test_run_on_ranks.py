@@ -138,6 +138,8 @@ def test_without_a_private_copy_nothing_is_trained(script, trained, capsys):
         (["--nproc-per-node", "none", "train.py"], "write a number of processes, or gpu"),
         (["--nnodes", "2", "train.py"], "and that is not given"),
         (["--nproc-per-node", "2", "--nnodes", "2", "train.py"], "needs a place where the machines meet"),
+        (["--shard", "train.py"], "Try: flatout run --nproc-per-node 2 --shard train.py"),
+        (["--nproc-per-node", "2", "--nnodes", "x", "train.py"], "nor do ranks share parameters within it"),
         (["--nproc-per-node", "2", "--live", "train.py"], "Leave one out"),
         (["--print-sbatch", "train.py"], "needs the number of ranks on each machine"),
         (["--nnodes", "2", "--print-sbatch", "train.py"], "and that is not given"),
@@ -148,6 +150,37 @@ def test_words_that_make_no_sense_are_told_before_anything_runs(script, trained,
     assert run(["run", *words]) == 2
     assert told in capsys.readouterr().err
     assert trained[1] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "shard"),
+    [
+        (["--shard", "train.py"], "all"),
+        (["--shard", "node", "train.py"], "node"),
+        (["--shard=node", "train.py", "--shard", "x"], "node"),
+        (["--verbose", "--shard", "--recipe", "other.toml", "-m", "train"], "all"),
+        (["train.py", "--shard"], ""),
+    ],
+)
+def test_shard_needs_no_value_before_the_script(script, trained, words, shard):
+    assert run(["run", "--nproc-per-node", "2", *words]) == 0
+    ((target, placement),) = trained[1]
+    assert placement.shard == shard and placement.nodes == 1
+    if words[-1] in ("x", "--shard"):
+        assert "--shard" in target.command
+
+
+def test_what_was_shared_out_is_said(script, trained, capsys):
+    trained[0].accounts[0] |= {
+        "shard": True,
+        "sharded": {"own": 5e6, "whole": 1e7, "together": 2e6},
+        "unsharded": ["why"],
+    }
+    assert run(["run", "--nproc-per-node", "2", "--shard", "train.py"]) == 0
+    said = capsys.readouterr().err
+    assert "flatout: each rank keeps a share of parameters, gradients and optimizer state\n" in said
+    assert "optimizer state: 5.00 MB on this rank, of 10.00 MB in one process" in said
+    assert "at most 2.00 MB were whole at a time" in said and "stayed whole on every rank: why" in said
 
 
 def test_a_launcher_line_is_refused(script, capsys):

@@ -18,6 +18,7 @@ from tests.e2e.support import Flatout, training, why_no_private_world
 SCRIPTS = REPO / "benchmarks" / "ranks"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem != "each" and not path.stem.startswith("long_"))
 CUT = {  # modules whose calls are cut, of which every training has some
+    "branches": ["ByItsData", "ByLot", "Linear"],
     "by_hand": ["Linear", "Sequential"],
     "checkpointed": ["Deep"],
     "cnn_batchnorm": ["Sequential"],
@@ -36,10 +37,13 @@ CUT = {  # modules whose calls are cut, of which every training has some
     "loss_inside": ["Sequential"],
     "mlp": ["Sequential"],
     "outside_weights": ["Linear"],
+    "side_effects": ["Linear"],
     "stages": ["Growing", "Linear"],
     "time_first": ["Sequence"],
     "token_mean": ["Tiny"],
+    "transformed": ["Sequential"],
     "two_inputs": ["Both"],
+    "warmups": ["ByBuffer", "ByFraction", "ByGlobal", "Linear"],
 }
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 

@@ -37,6 +37,9 @@ def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recip
     placement = place(ranks, machines)
     where = f" on {placement.nodes} machines" if placement.nodes > 1 else ""
     _say(f"{target.name} trains on {placement.size} ranks{where}, with the batches and results of one process")
+    if placement.shard:
+        within = "of its machine " if placement.shard == "node" and placement.nodes > 1 else ""
+        _say(f"each rank {within}keeps a share of parameters, gradients and optimizer state")
     if placement.note:
         _say(placement.note)
     if recipe is not None:
@@ -77,6 +80,7 @@ def print_batch_file(target: "Target", ranks: str, machines: Sequence[str]) -> i
     on_gpus = ranks.strip().lower() == "gpu"
     number = gpus if on_gpus and gpus else number_of_ranks(ranks)
     command = [sys.executable, "-m", "flatout", "run", "--nproc-per-node", "gpu" if on_gpus else str(number)]
+    command += [f"--shard={one}" for one in machines if one in ("all", "node")]
     text = batch_file(
         Path(target.name).stem,
         [*command, *target.command[1:]],

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -28,9 +28,25 @@ _USAGE = 2  # the exit code of argparse and click for arguments that they do not
 _KILLED = 128  # what a shell adds to the number of the signal that ended a program
 
 
+class RunCommand(ScriptCommand):
+    """`flatout run`, whose `--shard` needs no value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give `--shard` the value that it has without one; what comes after the script's name is the script's."""
+        flags = {name for one in self.params if getattr(one, "is_flag", False) for name in one.opts}
+        read, rest = list[str](), list(args)
+        while rest and rest[0].startswith("-") and rest[0] not in ("--", "-m"):
+            word = rest.pop(0)
+            alone = word == "--shard" and rest[:1] != ["node"]
+            read.append("--shard=all" if alone else word)
+            if not alone and word not in flags and "=" not in word and rest:
+                read.append(rest.pop(0))
+        return super().parse_args(ctx, [*read, *rest])
+
+
 @click.command(
     "run",
-    cls=ScriptCommand,
+    cls=RunCommand,
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
     options_metavar="[OPTIONS]",
 )
@@ -57,10 +73,12 @@ _KILLED = 128  # what a shell adds to the number of the signal that ended a prog
 @click.option(
     "--nnodes",
     "--rdzv-endpoint",
+    "--shard",
     "machines",
     multiple=True,
-    metavar="M|HOST:PORT",
-    help="With --nproc-per-node: the number of machines, and where they meet. Start it on each.",
+    metavar="M|HOST:PORT|[node]",
+    help="With --nproc-per-node: the number of machines, and where they meet (start it on each); --shard: each rank"
+    " keeps a share of parameters, gradients and optimizer state, of all ranks or (node) of those of its machine.",
 )
 @click.option(
     "--live/--print-sbatch",
@@ -156,10 +174,7 @@ def _on_ranks(
             advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --print-sbatch train.py > train.sbatch",
         )
     if ranks is None:
-        raise UsageError(
-            "--nnodes and --rdzv-endpoint say where the ranks of --nproc-per-node run, and that is not given.",
-            advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --rdzv-endpoint HOST:29400 train.py",
-        )
+        _refuse_without_ranks(machines)
     if shown is False:
         return print_batch_file(target, ranks, machines)
     if shown:
@@ -169,6 +184,19 @@ def _on_ranks(
     except UsageError:
         recipe = None
     return run_on_ranks(target, ranks, machines, recipe=recipe, verbose=verbose)
+
+
+def _refuse_without_ranks(machines: Sequence[str]) -> NoReturn:
+    """Say what a value of `--nnodes`, `--rdzv-endpoint` or `--shard` needs."""
+    if any(one in ("all", "node") for one in machines):
+        raise UsageError(
+            "--shard shares parameters among the ranks of --nproc-per-node, and that is not given.",
+            advice="Try: flatout run --nproc-per-node 2 --shard train.py",
+        )
+    raise UsageError(
+        "--nnodes and --rdzv-endpoint say where the ranks of --nproc-per-node run, and that is not given.",
+        advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --rdzv-endpoint HOST:29400 train.py",
+    )
 
 
 def _as_proven_on_ranks(target: "Target", recipe: Recipe, path: Path, *, shown: bool | None, verbose: bool) -> int:

@@ -12,6 +12,7 @@ from flatout.errors import UsageError
 __all__ = ["Placement", "number_of_machines", "number_of_ranks", "place"]
 
 _MOST_RANKS = 4096
+_SHARDS = ("all", "node")
 _PORT = 29500  # torchrun's own, where no other is named
 _ADVICE = "Try: flatout run --nproc-per-node 2 train.py"
 
@@ -25,6 +26,7 @@ class Placement:
     endpoint: str = ""
     job: str = ""
     note: str = ""  # to be told before it begins
+    shard: str = ""  # each rank keeps a share of the parameters, within "all" ranks or those of its "node"
 
     @property
     def size(self) -> int:
@@ -33,11 +35,13 @@ class Placement:
 
 
 def place(ranks: str, machines: Sequence[str], environment: Mapping[str, str] = os.environ) -> Placement:
-    """Return what `--nproc-per-node ranks` and the values of `--nnodes` and `--rdzv-endpoint` ask for.
+    """Return what `--nproc-per-node ranks` and the values of `--nnodes`, `--rdzv-endpoint` and `--shard` ask for.
 
     Raises:
         UsageError: they make no sense, here or together.
     """
+    shard = next((one for one in reversed(machines) if one in _SHARDS), "")
+    machines = [one for one in machines if one not in _SHARDS]
     number = number_of_ranks(ranks, environment)
     nodes, endpoint = number_of_machines(machines)
     job = note = ""
@@ -55,7 +59,7 @@ def place(ranks: str, machines: Sequence[str], environment: Mapping[str, str] = 
     if number * nodes > _MOST_RANKS:
         raise UsageError(f"{number * nodes} ranks are more than flatout starts ({_MOST_RANKS}).", advice=_ADVICE)
     job = job or environment.get("PET_RDZV_ID") or "flatout"
-    return Placement(number, nodes, endpoint, job if nodes > 1 else uuid.uuid4().hex, note)
+    return Placement(number, nodes, endpoint, job if nodes > 1 else uuid.uuid4().hex, note, shard)
 
 
 def _left_alone(environment: Mapping[str, str]) -> str:
@@ -88,6 +92,8 @@ def number_of_machines(values: Sequence[str]) -> tuple[int, str]:
     """
     nodes, endpoint = 1, ""
     for value in values:
+        if value in _SHARDS:
+            continue
         if re.fullmatch(r"[1-9]\d{0,3}", value.strip()):
             nodes = int(value)
         elif re.fullmatch(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}", value.strip()):
@@ -95,7 +101,7 @@ def number_of_machines(values: Sequence[str]) -> tuple[int, str]:
         else:
             raise UsageError(
                 f"{value} is neither a number of machines (--nnodes 2) nor a place where they meet"
-                " (--rdzv-endpoint HOST:29400).",
+                " (--rdzv-endpoint HOST:29400), nor do ranks share parameters within it (--shard, --shard node).",
             )
     return nodes, endpoint
 

@@ -44,7 +44,14 @@ def train_on_ranks(target: Target, placement: Placement) -> RanksTrained:
         NothingMeasured: it could not be started.
     """
     with ranked(target, placement) as (there, folder):
-        order = Order(mode="run", folder=str(folder), script=target.name, protect_files=False, ranks=True)
+        order = Order(
+            mode="run",
+            folder=str(folder),
+            script=target.name,
+            protect_files=False,
+            ranks=True,
+            shard=placement.shard,
+        )
         write_order(order, folder / ORDER_FILE)
         return _trained(train_observed(there, folder / ORDER_FILE), folder)
 

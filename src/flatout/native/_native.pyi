@@ -23,3 +23,15 @@ def operate(
 ) -> None: ...
 def pixels(schema: object, array: object, pixels: int, channels: int, out: int, /) -> bool: ...
 def use(level: int, /) -> int: ...
+def records(
+    records: int,
+    record_bytes: int,
+    total: int,
+    places: int,
+    number: int,
+    each: int,
+    fields: int,
+    num_fields: int,
+    memory: int,
+    /,
+) -> None: ...

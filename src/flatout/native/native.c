@@ -1226,6 +1226,85 @@ static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t gi
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
+/* ------------------------------------------------------------------------------------------------------------ records */
+
+typedef struct {
+    int64_t start, bytes; /* of a field within its record */
+} Field;
+
+#define BLOCK 64 /* records, which stay in a core's nearest cache */
+
+/* One field of some records; the size is known where the loop is made, but for odd ones. */
+#define COPY_FIELDS(size) for (at = 0; at < number; at++) memcpy(out + at * (size), in[at] + start, (size)); break
+
+static void copy_field(uint8_t *out, const uint8_t *const *in, int64_t number, size_t start, size_t bytes) {
+    int64_t at;
+    switch (bytes) {
+    case 1: COPY_FIELDS(1);
+    case 2: COPY_FIELDS(2);
+    case 4: COPY_FIELDS(4);
+    case 8: COPY_FIELDS(8);
+    case 64: COPY_FIELDS(64);
+    default: COPY_FIELDS(bytes);
+    }
+}
+
+/* The fields of the records at some places, each to memory of its own: `out` has an address for every field of every
+   batch of `each` records. */
+static void gather_records(const uint8_t *records, size_t bytes, const int64_t *places, int64_t number, int64_t each,
+                           const Field *fields, int64_t num_fields, void **out) {
+    const uint8_t *in[BLOCK];
+    int64_t begin = 0, place, at, ahead;
+    for (ahead = 0; ahead < number && ahead < BLOCK; ahead++) fetch(records + places[ahead] * bytes, bytes);
+    while (begin < number) {
+        const int64_t inside = begin % each, left = each - inside < number - begin ? each - inside : number - begin;
+        const int64_t some = left < BLOCK ? left : BLOCK;
+        for (place = 0; place < some; place++) {
+            in[place] = records + places[begin + place] * bytes;
+            if (begin + place + BLOCK < number) fetch(records + places[begin + place + BLOCK] * bytes, bytes);
+        }
+        for (at = 0; at < num_fields; at++)
+            copy_field((uint8_t *)out[at] + inside * fields[at].bytes, in, some, (size_t)fields[at].start,
+                       (size_t)fields[at].bytes);
+        begin += some;
+        if (begin % each == 0) out += num_fields;
+    }
+}
+
+/* The other way: fields that lie each in memory of its own are written to records that lie one after the other. */
+static void put_records(uint8_t *records, size_t bytes, int64_t number, const Field *fields, int64_t num_fields,
+                        void **in) {
+    int64_t place, at;
+    for (place = 0; place < number; place++, records += bytes)
+        for (at = 0; at < num_fields; at++)
+            memcpy(records + fields[at].start, (uint8_t *)in[at] + place * fields[at].bytes, (size_t)fields[at].bytes);
+}
+
+enum { R_RECORDS, R_BYTES, R_TOTAL, R_PLACES, R_NUMBER, R_EACH, R_FIELDS, R_NUM_FIELDS, R_MEMORY, R_ARGUMENTS };
+
+static PyObject *py_records(PyObject *self, PyObject *const *args, Py_ssize_t given) {
+    int64_t numbers[R_ARGUMENTS];
+    const int64_t *places;
+    int place;
+    (void)self;
+    if (given != R_ARGUMENTS) return PyErr_Format(PyExc_TypeError, "%d numbers are needed, not %zd", R_ARGUMENTS, given);
+    for (place = 0; place < R_ARGUMENTS; place++) {
+        numbers[place] = PyLong_AsLongLong(args[place]);
+        if (numbers[place] == -1 && PyErr_Occurred()) return NULL;
+    }
+    places = ADDRESS(numbers[R_PLACES]);
+    if (!are_within(places, 0, numbers[R_NUMBER], numbers[R_TOTAL])) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (places)
+        gather_records(ADDRESS(numbers[R_RECORDS]), (size_t)numbers[R_BYTES], places, numbers[R_NUMBER],
+                       numbers[R_EACH], ADDRESS(numbers[R_FIELDS]), numbers[R_NUM_FIELDS], ADDRESS(numbers[R_MEMORY]));
+    else
+        put_records(ADDRESS(numbers[R_RECORDS]), (size_t)numbers[R_BYTES], numbers[R_NUMBER],
+                    ADDRESS(numbers[R_FIELDS]), numbers[R_NUM_FIELDS], ADDRESS(numbers[R_MEMORY]));
+    Py_END_ALLOW_THREADS
+    return Py_NewRef(Py_None);
+}
+
 #define QUICK 65536 /* bytes that are copied before another thread could have taken the interpreter's lock */
 
 static PyObject *py_pixels(PyObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -1286,6 +1365,9 @@ static PyMethodDef methods[] = {
     {"operate", (PyCFunction)(void (*)(void))py_operate, METH_FASTCALL,
      "operate(operations, number, images, height, width, channels, lead, num_images, rows, first, last, out, out_bytes, "
      "num_out, places, each, threads, waiting)"},
+    {"records", (PyCFunction)(void (*)(void))py_records, METH_FASTCALL,
+     "records(records, bytes, total, places, number, each, fields, num_fields, memory): gather the fields of records, or "
+     "write them where there are no places"},
     {NULL, NULL, 0, NULL},
 };
 

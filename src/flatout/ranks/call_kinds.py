@@ -1,15 +1,20 @@
 """Kinds of calls of one module: what has to be the same for a call to be cut as another one was."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from flatout.ranks.fitness import modes, settings
-from flatout.ranks.proof import Call, CutForm
+from flatout.ranks.proof import Call, CutForm, NotTried
 
 __all__ = ["CallKind", "kind_of", "known_kind"]
+
+
+_MOST_VALUES = 256
+_LAST_TRY = 16  # calls of a kind that could not be tried
+_SELDOM = 1024  # calls from one proof to the next, later in a training
 
 
 @dataclass(slots=True)
@@ -26,6 +31,31 @@ class CallKind:
     values: tuple[Any, ...]
     form: CutForm | str = ""
     calls: int = 1
+    fresh: bool = True  # proven in this very call
+    paths: set[tuple[int, ...]] = field(default_factory=set)  # nodes that the call has made in each rank, as proven
+    named: set[tuple[Any, ...]] = field(default_factory=set)  # values of what the code names, as met
+    changes: int = 0  # of these values
+    skipped: bool = False  # some of them were not proven
+
+    def meets(self, values: tuple[Any, ...]) -> bool:
+        """Count a call with these values of what its code names; return whether it is to be proven for them."""
+        self.calls += 1
+        self.fresh = False
+        if values in self.named:
+            return False
+        if len(self.named) < _MOST_VALUES:
+            self.named.add(values)
+        self.changes += 1
+        looked_at = _is_power_of_two(self.changes)
+        self.skipped = self.skipped or not looked_at
+        return looked_at
+
+    @property
+    def is_due(self) -> bool:
+        """Whether this call is one of those that are proven again: often at the start, and seldom later."""
+        if isinstance(self.form, NotTried):
+            return self.calls <= _LAST_TRY and _is_power_of_two(self.calls)
+        return _is_power_of_two(self.calls) or self.calls % _SELDOM == 0
 
 
 def kind_of(call: Call, modules: list[Any]) -> CallKind:
@@ -38,6 +68,10 @@ def kind_of(call: Call, modules: list[Any]) -> CallKind:
 def known_kind(kinds: Sequence[CallKind], one: CallKind) -> CallKind | None:
     """Return what is known of a kind of call."""
     return next((kind for kind in kinds if _key(kind) == _key(one)), None)
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
 
 
 def _key(kind: CallKind) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ calls in it are looked at in its place: outside of cut calls all ranks hold the 
 """
 
 import weakref
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
@@ -23,8 +24,10 @@ from flatout.ranks.fitness import refusal
 from flatout.ranks.gradients import LocalSpans
 from flatout.ranks.group import RankGroup, Together
 from flatout.ranks.local_rows import HERE, OwnRows
+from flatout.ranks.named_values import NamedValues
 from flatout.ranks.proof import Call, CutForm, CutResult, NotTried, prove
 from flatout.ranks.rows import Dim, RowPlan, shares
+from flatout.ranks.streams import remembered
 
 __all__ = ["CutCalls"]
 
@@ -33,7 +36,7 @@ _MOST_KINDS = 24  # of calls of one module that are tried
 _DEEPEST = 2  # levels below a call that was left whole
 _LEAST_SHARE = 0.2  # of the parameters of the call above
 _LEAST_TRAINED = 0.02  # of the parameters that its optimizer has
-_PROVEN_AGAIN = frozenset((32, 1024))  # calls of one kind
+_MOST_PATHS = 16  # ways that calls of one kind may go
 _MOST_INNER_CALLS = 4  # of one module in a call above: more of them cost more than they spare
 
 _SMALL = "there is too little in it to be shared"
@@ -48,6 +51,7 @@ class _Known:
 
     ref: weakref.ref[Any]
     kinds: list[CallKind] = field(default_factory=list)
+    named: NamedValues | None = None
     inner: bool = False  # called too often in a call above
     inner_calls: int = 0  # in the call above that runs
 
@@ -108,29 +112,72 @@ class CutCalls:
 
     def _outside(self, original: _Original, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call that is no part of another one."""
-        if self.off or torch._C._get_tracing_state() is not None or next(module.parameters(), None) is None:
+        if self.off or _is_transformed() or next(module.parameters(), None) is None:
             return original(module, *args, **kwargs)
-        leaves, structure = tree_flatten((args, kwargs))
-        call = Call(module, leaves, structure)
+        call = Call(module, *tree_flatten((args, kwargs)))
         known = self._of(module)
         if not self._worth(known, module):
             self._account.whole(type(module).__name__, _SMALL)
             return self._whole(original, call)
         self._meet(call)
-        form = self._form(original, call, known)
-        name = type(module).__name__
-        total = form.plan.rows(_shapes(leaves)) if isinstance(form, CutForm) else 0
+        kind = self._kind(original, call, known)
+        form = kind if isinstance(kind, str) else kind.form
+        total = form.plan.rows(_shapes(call.leaves)) if isinstance(form, CutForm) else 0
         if form == _FEW or (isinstance(form, CutForm) and total < self._group.size):
-            self._account.few(name)
+            self._account.few(type(module).__name__)
             return self._whole(original, call)
-        if isinstance(form, str):
-            self._account.whole(name, form)
+        if isinstance(kind, str) or isinstance(form, str):
+            self._account.whole(type(module).__name__, str(form))
             return self._parts(original, call)
-        self._account.cut(name, shares(total, self._group.size))
-        result = self._cut(original, module, leaves, structure, form.plan)
+        return self._by_rows(original, call, kind, form)
+
+    def _by_rows(self, original: _Original, call: Call, kind: CallKind, form: CutForm) -> Any:
+        """Make a call that was proven; one that turns out to go another way than those is proven before it counts."""
+        module, name = call.module, type(call.module).__name__
+        before = remembered(module)
+        result = self._cut(original, module, call.leaves, call.structure, form.plan)
+        path = self._path(result)
+        if path not in kind.paths and not kind.fresh:
+            before()
+            reason = self._on_new_path(original, call, kind)
+            if reason:
+                self._account.whole(name, reason)
+                return self._parts(original, call)
+            result = self._cut(original, module, call.leaves, call.structure, form.plan)
+        kind.paths.add(path)
+        self._account.cut(name, shares(form.plan.rows(_shapes(call.leaves)), self._group.size))
         if result.structure != form.structure:
             self._stop(f"{name} returns another structure than before: it must do so from the start to be cut by rows")
         return tree_unflatten(self._joined(result, form.results), form.structure)
+
+    def _goes_another_way(self, original: _Original, call: Call, kind: CallKind) -> bool:
+        """Return whether a call by rows makes other nodes than those before; it is made and does not count."""
+        assert isinstance(kind.form, CutForm)
+        before = remembered(call.module)
+        result = self._cut(original, call.module, call.leaves, call.structure, kind.form.plan)
+        before()
+        return self._path(result) not in kind.paths
+
+    def _path(self, result: CutResult) -> tuple[int, ...]:
+        """Return how many nodes the call has made in each rank; their results have to fit together."""
+        shapes = [(part.dim(), str(part.dtype)) if isinstance(part, torch.Tensor) else "" for part in result.parts]
+        own = torch.tensor([result.nodes, zlib.crc32(repr((shapes, result.structure)).encode())])
+        everywhere = self._group.everywhere(own)
+        if not bool((everywhere[:, 1] == own[1]).all()):
+            self._stop(f"{type(result.tie.module).__name__} returns other kinds of results in one rank than in another")
+        return tuple(everywhere[:, 0].tolist())
+
+    def _on_new_path(self, original: _Original, call: Call, kind: CallKind) -> str:
+        """Prove a call that goes another way than those before; return why it is left whole, "" where it need not."""
+        if len(kind.paths) >= _MOST_PATHS:
+            kind.form = "it goes another way in most calls"
+            return kind.form
+        found = self._proven(original, call, kind.form)
+        if isinstance(found, str):
+            if not isinstance(found, NotTried):
+                kind.form = found
+            return found
+        return "" if found == kind.form else "it would be cut another way"
 
     def _meet(self, call: Call) -> None:
         """Make sure that all ranks make this call."""
@@ -147,38 +194,45 @@ class CutCalls:
             known = self._known[id(module)] = _Known(weakref.ref(module))
         return known
 
-    def _form(self, original: _Original, call: Call, known: _Known) -> CutForm | str:
-        """Return how a call is cut, or why it is not: as before, or found out now."""
+    def _kind(self, original: _Original, call: Call, known: _Known) -> CallKind | str:
+        """Return the kind of a call, with how it is cut, as before, or found out now; or why it is left whole."""
         modules = list(call.module.modules())
         reason = refusal(call.module, modules)
         if reason:
             return reason
-        kind = kind_of(call, modules)
+        known.named = known.named or NamedValues(modules)
+        kind, values = kind_of(call, modules), known.named.now()
         before = known_kind(known.kinds, kind)
         if before is not None:
-            return self._as_before(original, call, before)
+            self._as_before(original, call, before, values)
+            return before
         if _first_rows(call.leaves) < self._group.size:
             return _FEW
         if len(known.kinds) >= _MOST_KINDS:
             return f"it is called in more than {_MOST_KINDS} ways"
-        begin = perf_counter()
         kind.form = self._proven(original, call)
-        self._account.took("proof", perf_counter() - begin)
+        kind.named.add(values)
         known.kinds.append(kind)
-        return kind.form
+        return kind
 
-    def _as_before(self, original: _Original, call: Call, kind: CallKind) -> CutForm | str:
-        """Return the form of a kind of call that is known; now and then it is proven once more."""
-        kind.calls += 1
-        if kind.calls in _PROVEN_AGAIN and isinstance(kind.form, CutForm):
-            found = self._proven(original, call)
-            enough = kind.form.plan.rows(_shapes(call.leaves)) >= self._group.size
-            if found != kind.form and enough and not isinstance(found, NotTried):
-                reason = found if isinstance(found, str) else "it would be cut another way"
-                self._stop(f"{type(call.module).__name__} was cut by rows, and cannot be any more: {reason}")
-        return kind.form
+    def _as_before(self, original: _Original, call: Call, kind: CallKind, values: tuple[Any, ...]) -> None:
+        """Take up a call of a kind that is known; now and then, and where values have changed, it is proven again."""
+        form, asked = kind.form, kind.meets(values)
+        again = isinstance(form, (CutForm, NotTried)) and (asked or kind.is_due)
+        if not again or (isinstance(form, CutForm) and form.plan.rows(_shapes(call.leaves)) < self._group.size):
+            return
+        found = self._proven(original, call, kind.form)
+        if isinstance(found, NotTried):
+            return
+        right = found == form or not isinstance(form, CutForm) or (asked and not kind.skipped)
+        if not right and not self._goes_another_way(
+            original, call, kind
+        ):  # then earlier calls may have been wrong, too
+            reason = found if isinstance(found, str) else "it would be cut another way"
+            self._stop(f"{type(call.module).__name__} was cut by rows, and cannot be any more: {reason}")
+        kind.form, kind.fresh, kind.skipped = found, True, kind.skipped and not asked
 
-    def _proven(self, original: _Original, call: Call) -> CutForm | str:
+    def _proven(self, original: _Original, call: Call, before: CutForm | str = "") -> CutForm | str:
         def run(module: Any, leaves: list[Any], structure: Any) -> Any:
             args, kwargs = tree_unflatten(leaves, structure)
             return original(module, *args, **kwargs)
@@ -186,7 +240,11 @@ class CutCalls:
         def cut(module: Any, leaves: list[Any], structure: Any, plan: RowPlan) -> CutResult:
             return self._cut(original, module, leaves, structure, plan)
 
-        return prove(call, run, cut, self._joined, self._group)
+        begin = perf_counter()
+        known = before.plan if isinstance(before, CutForm) else None
+        found = prove(call, run, cut, self._joined, self._group, known)
+        self._account.took("proof", perf_counter() - begin)
+        return found
 
     # -- cut ----------------------------------------------------------------------------------------------------
 
@@ -202,8 +260,9 @@ class CutCalls:
             result = original(module, *args, **kwargs)
         finally:
             HERE.rows = None
-        self._spans.note(begin, self._spans.now(), type(module).__name__)
-        return CutResult(*tree_flatten(result), tie)
+        end = self._spans.now()
+        self._spans.note(begin, end, type(module).__name__)
+        return CutResult(*tree_flatten(result), tie, end - begin)
 
     def _rows(self, plan: RowPlan, leaves: Sequence[Any]) -> OwnRows:
         total = plan.rows(_shapes(leaves))
@@ -240,7 +299,7 @@ class CutCalls:
                     self._stop(f"{name} returns {part.shape[dim]} entries for {rows}: they cannot be told by rows")
                 sizes = tuple(each * one for one in tie.rows.shares)
                 whole = applied(JoinRows, part, tie, dim, sizes) if part.requires_grad else None
-                found.append(self._group.joined(part, dim, sizes, known=False) if whole is None else whole)
+                found.append(self._group.joined(part, dim, sizes) if whole is None else whole)
         return found
 
     # -- left whole ---------------------------------------------------------------------------------------------
@@ -277,6 +336,11 @@ class CutCalls:
         known.inner_calls += 1
         known.inner = known.inner or known.inner_calls > _MOST_INNER_CALLS
         return not known.inner and _num_elements(module) >= _LEAST_SHARE * above.num_elements
+
+
+def _is_transformed() -> bool:
+    """Return whether what runs is traced, or part of a `torch.func` transform."""
+    return torch._C._get_tracing_state() is not None or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def _shapes(leaves: Sequence[Any]) -> list[tuple[int, ...] | None]:

@@ -40,7 +40,7 @@ class JoinRows(Function):
     def forward(ctx: Any, part: torch.Tensor, tie: Tie, dim: int, sizes: tuple[int, ...]) -> torch.Tensor:
         """Gather the parts of all ranks."""
         ctx.ties, ctx.dim, ctx.sizes = (tie,), dim, sizes
-        return tie.group.joined(part, dim, sizes, known=HERE.backward > 0)
+        return tie.group.joined(part, dim, sizes)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:

@@ -38,8 +38,8 @@ def settings(modules: list[Any]) -> tuple[Any, ...]:
 
 def refusal(module: Any, modules: list[Any]) -> str:
     """Return why calls of `module` are left whole, "" where nothing speaks against a trial; `modules`: its parts."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return "it is called inside of a torch.func transform"
+    if any(isinstance(one, torch.jit.ScriptModule) for one in modules):
+        return "torch.jit has compiled it"
     if torch.nn.modules.module._has_any_global_hook():
         return "hooks are registered for all modules"
     if any(map(torch.nn.parameter.is_lazy, module.parameters())):

@@ -19,6 +19,7 @@ from flatout.ranks.account import RankAccount
 from flatout.ranks.exchanged import Mean, Tie, applied
 from flatout.ranks.group import RankGroup
 from flatout.ranks.local_rows import HERE
+from flatout.ranks.sharded.sharding import backward_pass, is_sharded
 
 __all__ = ["LocalSpans", "exchange_gradients", "ties_of"]
 
@@ -105,7 +106,7 @@ def exchange_gradients(
                 return
             hits.count += 1
             ties = found(tensors)
-            _in_backward(original, tensors, *args, **kwargs)
+            _in_backward(original, ties, tensors, *args, **kwargs)
             if ties:
                 begin = perf_counter()
                 _average_leaves(_parameters(ties), ties, group)
@@ -119,7 +120,7 @@ def exchange_gradients(
                 return original(outputs, inputs, *args, **kwargs)
             hits.count += 1
             ties = found(outputs)
-            results = _in_backward(original, outputs, inputs, *args, **kwargs)
+            results = _in_backward(original, ties, outputs, inputs, *args, **kwargs)
             return _averaged(results, inputs, ties, group) if ties else results
 
         return grad
@@ -133,10 +134,11 @@ def _passes_by() -> bool:
     return HERE.inside or HERE.backward > 0 or get_ident() != HERE.main
 
 
-def _in_backward(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _in_backward(original: Callable[..., Any], ties: Sequence[Tie], *args: Any, **kwargs: Any) -> Any:
     HERE.backward += 1
     try:
-        return original(*args, **kwargs)
+        with backward_pass([tie.module for tie in ties]):
+            return original(*args, **kwargs)
     finally:
         HERE.backward -= 1
         HERE.rows = None
@@ -149,7 +151,12 @@ def _sequence(tensors: Any) -> Sequence[Any]:
 def _parameters(ties: Iterable[Tie]) -> list[Any]:
     """Return the parameters of the calls' modules that get gradients, each once."""
     modules = {id(tie.module): tie.module for tie in ties}.values()
-    return list({id(one): one for module in modules for one in module.parameters() if one.requires_grad}.values())
+    return list({id(one): one for module in modules for one in module.parameters() if _is_averaged(one)}.values())
+
+
+def _is_averaged(parameter: Any) -> bool:
+    """Return whether the gradient of a parameter is averaged here, and not where ranks keep shares of it."""
+    return bool(parameter.requires_grad) and not is_sharded(parameter)
 
 
 def _average_leaves(parameters: Sequence[Any], ties: Sequence[Tie], group: RankGroup) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from flatout.ranks.shared_exchange import SharedExchange, open_shared
 
-__all__ = ["PeerFailed", "RankGroup", "Together", "join"]
+__all__ = ["PeerFailed", "RankGroup", "Together", "join", "join_machine"]
 
 _LONGEST_WAIT = timedelta(minutes=30)  # for a rank that saves, or validates what is not cut
 _COMPARED = 2000  # exchanges
@@ -36,6 +36,7 @@ class Together(IntEnum):
     DONE = 6
     FAILED = 7
     INPUT = 8
+    VALUES = 9
 
 
 class PeerFailed(Exception):
@@ -100,14 +101,11 @@ class RankGroup:
 
     # -- tensors ------------------------------------------------------------------------------------------------
 
-    def joined(self, part: _Tensor, dim: int, sizes: Sequence[int], *, known: bool = True) -> _Tensor:
-        """Return the parts of all ranks, of `sizes` along `dim`, as one tensor of its own.
-
-        `known`: that they fit together. Else ranks compare their shapes, which a rank's rows may decide.
-        """
+    def joined(self, part: _Tensor, dim: int, sizes: Sequence[int]) -> _Tensor:
+        """Return the parts of all ranks, of `sizes` along `dim`, as one tensor of its own."""
         last = part.dim() == 4 and part.is_contiguous(memory_format=torch.channels_last) and not part.is_contiguous()
         shape = f"{part.dtype} {part.shape[:dim]} {part.shape[dim + 1 :]} {tuple(sizes)} {last}"
-        self.meet(Together.ROWS, zlib.crc32(shape.encode()), always=not known)
+        self.meet(Together.ROWS, zlib.crc32(shape.encode()))
         order = (0, 2, 3, 1) if last and dim == 0 else (dim, *(at for at in range(part.dim()) if at != dim))
         moved = part.detach().permute(order).contiguous()
         pieces = self._pieces(moved, sizes)
@@ -184,6 +182,22 @@ def join(rank: int, size: int) -> tuple[RankGroup, Any]:
     distributed: Any = torch.distributed  # whose names have no types
     found, _, _ = next(distributed.rendezvous("env://", timeout=_LONGEST_WAIT))
     store = distributed.PrefixStore("flatout", found)
+    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == str(size)
+    return _joined(store, rank, size, one_machine), store
+
+
+def join_machine(group: RankGroup, store: Any) -> RankGroup:
+    """Return the group of the ranks of this machine, of all ranks and the store that they share."""
+    rank, size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    if size == group.size:
+        return group
+    distributed: Any = torch.distributed
+    machine = distributed.PrefixStore(f"machine-{os.environ['GROUP_RANK']}", store)
+    return _joined(machine, rank, size, True)
+
+
+def _joined(store: Any, rank: int, size: int, one_machine: bool) -> RankGroup:
+    distributed: Any = torch.distributed
     group = distributed.ProcessGroup(store, rank, size)
     kinds = distributed.ProcessGroup.BackendType
     group._set_default_backend(kinds.GLOO)
@@ -195,9 +209,8 @@ def join(rank: int, size: int) -> tuple[RankGroup, Any]:
         options._timeout = _LONGEST_WAIT
         nccl = distributed.ProcessGroupNCCL(distributed.PrefixStore("nccl", store), rank, size, options)
         group._register_backend(torch.device("cuda"), kinds.NCCL, nccl)
-    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == str(size)
     shared = open_shared(store, rank, size) if one_machine else None
-    return RankGroup(group, rank, size, on_device=on_device, shared=shared), store
+    return RankGroup(group, rank, size, on_device=on_device, shared=shared)
 
 
 def _has_own_device() -> bool:

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ Kept = Mapping[str, list[Any]]
 """Values by the name of the attribute that holds them; arrays as copies."""
 
 _ITEMS = (list, tuple, set, frozenset)
+_NO_HOLDERS = (torch.nn.Module, type, FunctionType, ModuleType)
 _MOST_ITEMS = 1000
 _MOST_BYTES = 1 << 24  # of an array that is looked at
 _CLOSE = 1e-3  # of numbers that are computed from a batch, whatever type it has
@@ -78,4 +80,7 @@ def _values(value: Any, depth: int = 2) -> Iterator[Any]:
             yield from _values(each, depth - 1)
     elif depth and isinstance(value, _ITEMS):
         for each in list(value)[:_MOST_ITEMS]:
+            yield from _values(each, depth - 1)
+    elif depth and not isinstance(value, _NO_HOLDERS) and isinstance(getattr(value, "__dict__", None), dict):
+        for each in list(vars(value).values())[:_MOST_ITEMS]:
             yield from _values(each, depth - 1)

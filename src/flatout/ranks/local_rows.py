@@ -23,7 +23,7 @@ class OwnRows:
 class RankPlace:
     """Where this process is: outside of modules, in a call that is cut, or in one that is left whole."""
 
-    __slots__ = ("asked", "backward", "main", "pid", "rows", "whole")
+    __slots__ = ("asked", "backward", "main", "pid", "rows", "sharding", "whole")
 
     def __init__(self) -> None:
         """Be outside."""
@@ -33,6 +33,7 @@ class RankPlace:
         self.backward = 0  # passes that run, one inside the other
         self.main = threading.get_ident()
         self.pid = os.getpid()
+        self.sharding: Any = None  # what to do with parameters of which ranks keep shares, if there are any
 
     @property
     def inside(self) -> bool:

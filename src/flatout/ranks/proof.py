@@ -8,6 +8,7 @@ import contextlib
 import copy
 import io
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,9 @@ from flatout.ranks.fitness import is_compiled, settings, written_out
 from flatout.ranks.group import PeerFailed, RankGroup, Together
 from flatout.ranks.kept_values import Kept, kept_values, same_kept, since
 from flatout.ranks.local_rows import HERE
+from flatout.ranks.named_values import NamedValues
 from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
+from flatout.ranks.sharded.sharding import backward_pass, is_sharded, share_of_gradient
 from flatout.ranks.streams import put_back, same_streams, taken
 
 __all__ = ["Call", "CutForm", "CutResult", "NotTried", "prove"]
@@ -57,6 +60,7 @@ class CutResult:
     parts: list[Any]
     structure: Any
     tie: Any
+    nodes: int = 0  # of the graph, that it has made
 
 
 class NotTried(str):
@@ -77,6 +81,14 @@ class _Outcome:
     kept: Kept = field(default_factory=dict)  # what attributes hold since then
 
 
+class _Silence(io.StringIO):
+    """What is printed during a trial, and not shown."""
+
+    @property
+    def has_heard(self) -> bool:
+        return self.tell() > 0
+
+
 class _NotEqual(Exception):
     """Rows computed by ranks give something else than one process; the text says what."""
 
@@ -87,19 +99,23 @@ def prove(
     cut: Callable[[Any, list[Any], Any, RowPlan], CutResult],
     join: Callable[[CutResult, Sequence[Dim]], list[Any]],
     group: RankGroup,
+    known: RowPlan | None = None,
 ) -> CutForm | str:
     """Return how `call` is cut, or why it is not; every rank comes to the same answer.
 
-    `run` calls a module as it is, `cut` with this rank's rows, and `join` makes whole results of its results.
+    `run` calls a module as it is, `cut` with this rank's rows, and `join` makes whole results of its results. `known`:
+    how calls of its kind are cut, which is tried first.
     """
     shapes = [tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else None for leaf in call.leaves]
-    plans = [plan for plan in candidates(shapes) if plan.rows(shapes) >= group.size]
+    tried = candidates(shapes)
+    tried = [known, *(plan for plan in tried if plan != known)] if known is not None else tried
+    plans = [plan for plan in tried if plan.rows(shapes) >= group.size]
     if not plans:
         return "none of its arguments is a batch"
     before, group.tried, silenced = taken(), True, logging.root.manager.disable
     try:
         logging.disable(logging.CRITICAL)
-        with contextlib.redirect_stdout(io.StringIO()):  # what the call says is said when it is made
+        with contextlib.redirect_stdout(_Silence()):  # what the call says is said when it is made
             return _proven(call, run, (cut, join), plans, before, group)
     finally:
         logging.disable(silenced)
@@ -155,9 +171,16 @@ def _reference(call: Call, run: Callable[..., Any], exact: bool) -> _Outcome:
     copied, leaves = _copied(call, exact)
     versions = [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]
     held, modules = kept_values(copied), list(copied.modules())
-    before = settings(modules)
-    outcome = _Outcome(*tree_flatten(run(copied, leaves, call.structure)))
+    before, put_back = settings(modules), NamedValues(list(call.module.modules())).kept()
+    try:
+        outcome = _Outcome(*tree_flatten(run(copied, leaves, call.structure)))
+    finally:
+        outside = put_back()
     outcome.kept = since(held, copied)
+    if outside:
+        raise _NotEqual(f"it writes to {outside} outside of it")
+    if isinstance(sys.stdout, _Silence) and sys.stdout.has_heard:
+        raise _NotEqual("it prints, perhaps what it computes of its batch")
     if versions != [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]:
         raise _NotEqual("it writes to its arguments")
     changed = [name for name, value in settings(modules) if (name, value) not in before]
@@ -201,6 +224,8 @@ def _has_others(outputs: list[Any], known: list[Any]) -> bool:
 def _copied(call: Call, exact: bool) -> tuple[Any, list[Any]]:
     """Return copies of the module and of the arguments, in float64 where that is asked for."""
     copied = copy.deepcopy(written_out(call.module))
+    if HERE.sharding is not None:
+        HERE.sharding.tried(call.module, copied)
     for parameter in copied.parameters():
         parameter.grad = None
     if exact:
@@ -220,7 +245,7 @@ def _copied(call: Call, exact: bool) -> tuple[Any, list[Any]]:
 def _gradients(copied: Any, leaves: list[Any], outputs: list[Any]) -> list[Any]:
     """Return the gradients of parameters and arguments, None where there is none, for the same random cotangents."""
     results = [leaf for leaf in outputs if _is_tensor(leaf) and leaf.requires_grad]
-    wanted = [one for one in (*copied.parameters(), *filter(_is_tensor, leaves)) if one.requires_grad]
+    wanted = _wanted(copied, leaves)
     if not results or not wanted:
         return []
     stream = torch.Generator().manual_seed(20_000_003)
@@ -230,11 +255,16 @@ def _gradients(copied: Any, leaves: list[Any], outputs: list[Any]) -> list[Any]:
     given = [one.to(dtype=of.dtype, device=of.device) for one, of in zip(cotangents, results, strict=True)]
     HERE.backward += 1
     try:
-        _backward(results, given)
-        return [one.grad for one in wanted]
+        with backward_pass([copied]):
+            _backward(results, given)
+        return [share_of_gradient(one) for one in wanted]
     finally:
         HERE.backward -= 1
         HERE.rows = None
+
+
+def _wanted(copied: Any, leaves: list[Any]) -> list[Any]:
+    return [one for one in (*copied.parameters(), *filter(_is_tensor, leaves)) if one.requires_grad]
 
 
 # -- the call by rows -----------------------------------------------------------------------------------------------
@@ -293,7 +323,8 @@ def _compared(
     if not same_streams(streams, whole.streams):
         raise _NotEqual("it draws random numbers by rows in a way that has no whole batch")
     _same("buffers", list(copied.buffers()), whole.buffers, exact)
-    gradients = _averaged(_gradients(copied, leaves, joined), whole.gradients, group)
+    averaged = [is_sharded(one) for one in _wanted(copied, leaves)]
+    gradients = _averaged(_gradients(copied, leaves, joined), whole.gradients, averaged, group)
     _same("gradients", gradients, whole.gradients, exact)
     return CutForm(plan, tuple(dims), result.structure)
 
@@ -309,10 +340,11 @@ def _dim(whole: Any, part: Any, total: int, own: int) -> Dim:
         raise _NotEqual(str(error)) from None
 
 
-def _averaged(own: list[Any], whole: list[Any], group: RankGroup) -> list[Any]:
+def _averaged(own: list[Any], whole: list[Any], averaged: list[bool], group: RankGroup) -> list[Any]:
+    """Return the means over all ranks, where gradients are not `averaged` shares of them."""
     found = []
-    for one, of in zip(own, whole, strict=True):
-        if of is None:
+    for one, of, done in zip(own, whole, averaged if own else (), strict=True):
+        if of is None or done:
             found.append(one)
             continue
         one = torch.zeros_like(of) if one is None else one.detach().clone(memory_format=torch.contiguous_format)

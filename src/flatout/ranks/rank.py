@@ -16,11 +16,12 @@ from flatout.ranks.batch_norm import synchronize
 from flatout.ranks.cut_calls import CutCalls
 from flatout.ranks.ending import RankEnd
 from flatout.ranks.gradients import LocalSpans, exchange_gradients
-from flatout.ranks.group import join
+from flatout.ranks.group import RankGroup, join, join_machine
 from flatout.ranks.hosts.leaving import RankLeaving
 from flatout.ranks.input.shared_input import SharedInput
 from flatout.ranks.local_rows import HERE
 from flatout.ranks.random_rows import draw_whole_batches
+from flatout.ranks.sharded.sharding import Sharding
 from flatout.ranks.streams import begin_alike
 from flatout.schema.order import Order
 from flatout.schema.ranks import FOLDER_VARIABLE, MEMORY_LINK, OUTPUT_VARIABLE
@@ -54,10 +55,26 @@ def train_as_rank(order: Order) -> None:
     SharedInput(group, account, end.stop, off=lambda: calls.off, generators=[seeds]).install(seams)
     draw_whole_batches(seams)
     synchronize(seams, group)
+    _share_out(seams, order, calls, (group, store), account, end)
     exchange_gradients(seams, group, spans, account, end.stop)
     calls.install(seams, observed=order.mode != "run")
     os.register_at_fork(after_in_child=_forked)
     atexit.register(end.ended)
+
+
+def _share_out(
+    seams: Seams, order: Order, calls: CutCalls, joined: tuple[RankGroup, Any], account: RankAccount, end: RankEnd
+) -> None:
+    """Let each rank keep a share of parameters, where the order says so: of all ranks, or of those of its machine."""
+    if not order.shard:
+        return
+    group, store = joined
+    within = join_machine(group, store) if order.shard == "node" else group
+    within.when_lost(end.lost)
+    within.parted = end.parted
+    sharding = Sharding(group, within, account, end.stop)
+    sharding.install(seams, lambda: not calls.off)
+    _attached.append(sharding)
 
 
 def _seed(store: Any, rank: int) -> int:

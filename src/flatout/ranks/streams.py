@@ -9,7 +9,7 @@ import torch
 
 from flatout.probe.core.seams import Seams, dressed
 
-__all__ = ["begin_alike", "put_back", "same_streams", "taken"]
+__all__ = ["begin_alike", "put_back", "remembered", "same_streams", "taken"]
 
 
 def taken() -> tuple[Any, ...]:
@@ -28,6 +28,20 @@ def put_back(states: tuple[Any, ...]) -> None:
         sys.modules["numpy"].random.set_state(of_numpy)
     if devices:
         torch.cuda.set_rng_state_all(devices)
+
+
+def remembered(module: Any) -> Callable[[], None]:
+    """Return what puts streams and the buffers of `module` back to where they are now."""
+    states = taken()
+    buffers = [(each, each.detach().clone()) for each in module.buffers()]
+
+    def back() -> None:
+        put_back(states)
+        with torch.no_grad():
+            for each, before in buffers:
+                each.copy_(before)
+
+    return back
 
 
 def same_streams(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:

@@ -21,6 +21,7 @@ def ranks_in_words(accounts: Sequence[Mapping[str, Any]], *, size: int) -> list[
         found += _of_module(name, module)
     if not account["modules"]:
         found.append("no module with parameters was called: every rank has computed everything")
+    found += _sharded(account)
     found += map(_of_input, account.get("inputs", ()))
     found.append(_costs(account, size))
     return found
@@ -36,6 +37,23 @@ def _of_module(name: str, module: Mapping[str, Any]) -> list[str]:
         found.append(f"{name}: {_calls(module['few'])} whole on every rank: fewer rows than ranks")
     for reason, number in module["whole"].items():
         found.append(f"{name}: {_calls(number)} whole on every rank: {reason}")
+    return found
+
+
+def _sharded(account: Mapping[str, Any]) -> list[str]:
+    """Return what each rank has kept of parameters, gradients and optimizer state."""
+    found = []
+    memory = account.get("sharded")
+    if memory:
+        own, whole, together = (f"{memory[name] / 1e6:,.2f} MB" for name in ("own", "whole", "together"))
+        found.append(
+            f"parameters, gradients and optimizer state: {own} on this rank, of {whole} in one process; of the"
+            f" parameters at most {together} were whole at a time"
+        )
+    reasons = account.get("unsharded", ())
+    found += [f"parameters stayed whole on every rank: {reason}" for reason in reasons]
+    if account.get("shard") and not found:
+        found.append("nothing was shared out: no optimizer of torch's steps a parameter of 1,024 values or more")
     return found
 
 

@@ -92,6 +92,7 @@ class Order:
     least_steps: int = 0  # of a deep run, where it has time for them: there is something to be seen after so many
     first_step: int = 1  # that is recorded, timed or compared: those before belong to another training of the script
     ranks: bool = False  # "run": the processes that the launcher has started are ranks of one training
+    shard: str = ""  # with `ranks`: each keeps a share of parameters, within "all" ranks or those of its "node"
     live: bool = False  # "run": each rank writes twice a second what it is doing
     timing: TimingOrder | None = None
     verify: VerifyOrder | None = None

@@ -5,7 +5,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 
 from flatout.ranks.call_kinds import kind_of, known_kind
-from flatout.ranks.proof import Call
+from flatout.ranks.proof import Call, NotTried
 
 
 class Staged(nn.Module):
@@ -38,3 +38,27 @@ def test_a_mode_a_type_a_number_a_word_and_a_setting_make_another_kind():
     assert known_kind(known, kind(module, x, 1, 0.5, "mean")) is None
     module.stage = 0
     assert known_kind(known, kind(module.eval(), x, 1, 0.5, "mean")) is None
+
+
+def test_a_call_with_other_values_of_what_its_code_names_is_proven_with_longer_and_longer_pauses():
+    one = kind(Staged(), torch.ones(4, 2))
+    one.named.add((0.0,))
+    assert not one.meets((0.0,))
+    asked = [one.meets((float(value),)) for value in range(1, 10)]
+    assert asked == [True, True, False, True, False, False, False, True, False]
+    assert one.skipped
+    assert not one.meets((3.0,))
+
+
+def test_calls_are_proven_again_often_at_first_and_seldom_later():
+    one = kind(Staged(), torch.ones(4, 2))
+    due = []
+    for number in range(2, 5000):
+        one.calls = number
+        due += [number] if one.is_due else []
+    assert due == [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072, 4096]
+    one.form = NotTried("its results are not finite")
+    one.calls = 16
+    assert one.is_due
+    one.calls = 32
+    assert not one.is_due

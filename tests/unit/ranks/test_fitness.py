@@ -57,10 +57,10 @@ def test_what_is_ordinary_is_tried(module):
     assert reason(module) == ""
 
 
-def test_inside_of_a_transform_nothing_is_cut():
-    module, found = nn.Linear(2, 1), []
-    torch.func.vmap(lambda x: found.append(reason(module)) or module(x))(torch.randn(3, 2))
-    assert "torch.func" in found[0]
+def test_what_torch_jit_has_compiled_is_left_whole():
+    scripted = torch.jit.script(nn.Linear(2, 1))
+    assert "torch.jit" in reason(scripted)
+    assert "torch.jit" in reason(nn.Sequential(scripted, nn.ReLU()))
 
 
 class Staged(nn.Module):

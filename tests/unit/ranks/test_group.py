@@ -76,14 +76,3 @@ def test_texts_of_all_ranks_are_cut_to_a_length():
     texts = on_ranks(2, lambda group: group.texts("ä" * 1000 if group.rank else "short"))
     assert [text[0] for text in texts] == ["short"] * 2
     assert len(texts[0][1]) <= 400
-
-
-def test_ranks_whose_rows_decide_a_shape_are_parted_also_when_nothing_else_is_compared():
-    def act(group):
-        group._compared, told = 10**9, []
-        group.parted = lambda places: told.append(places) or (_ for _ in ()).throw(InterruptedError)
-        with pytest.raises(InterruptedError):
-            group.joined(torch.ones(2, 3 + group.rank), 0, (2, 2), known=False)
-        return len(told)
-
-    assert on_ranks(2, act) == [1, 1]

@@ -20,6 +20,20 @@ def test_tensors_arrays_and_numbers_that_attributes_hold_are_found():
     assert found["state"][1] == 3
 
 
+class Meter:
+    def __init__(self):
+        self.sum, self.values = 0.0, [1, 2]
+
+
+def test_objects_of_the_script_are_looked_into():
+    module = nn.Linear(2, 2)
+    module.meter = Meter()
+    before = kept_values(module)
+    assert before["meter"] == [0.0, 1, 2]
+    module.meter.values.append(3)
+    assert since(before, module) == {"meter": [0.0, 1, 2, 3]}
+
+
 def test_what_has_changed_since_is_found_also_in_an_array_that_was_written_to():
     module = nn.Linear(2, 2)
     module.counts, module.level, module.still = np.zeros(3), 0.5, [1, 2]

@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 
+from flatout.native.records import Records
 from flatout.pipeline.cache.batch_layout import Layout
 from flatout.pipeline.cache.row_store import RowStore
 from flatout.pipeline.compile.batch_compiler import BatchCompiler
 from flatout.pipeline.compile.row_operations import RowOperation, copied_from
 
-__all__ = ["Gather", "gathering", "gathering_of_arrays"]
+__all__ = ["Gather", "RecordGather", "gathering", "gathering_of_arrays"]
 
 _AT_ONCE_BYTES = 2 * 1024**2  # of batches that are made at once; more leave the cores' own caches: ten of 200 KB in
 # 7.5 us each, 32 in 8.8, one in 14.9 (medians of 10 times 938 batches, 2 cores of an AMD EPYC, torch 2.13)
@@ -55,6 +56,26 @@ class Gather:
         return [build(parts) for parts in zip(*[part.several(places, size) for part in self.parts], strict=True)]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordGather(Gather):
+    """The way to batches of records, which nobody writes to: all parts come of one walk through memory."""
+
+    records: Records | None = None
+    places: torch.Tensor | None = None  # of samples in records; None: in order
+
+    def num_at_once(self, size: int) -> int:
+        """Return how many batches of `size` samples are made at once with less work; 0 for none."""
+        assert self.records is not None
+        number = min(_MOST, _AT_ONCE_BYTES // max(1, size * self.records.record_bytes))
+        return number if number >= _FEW else 0
+
+    def several(self, indices: torch.Tensor, size: int) -> list[Any]:
+        """Return the batches of `indices`, of `size` each but the last, each in memory of its own."""
+        assert self.records is not None
+        places = indices if self.places is None else torch.index_select(self.places, 0, indices)
+        return [self.layout.build(parts) for parts in self.records.several(places, size)]
+
+
 def gathering(store: RowStore, compiler: BatchCompiler | None, layout: Layout) -> Gather | None:
     """Return the way to batches of what `store` has, None where more is to be done than one run of compiled code.
 
@@ -75,6 +96,8 @@ def gathering_of_arrays(compiler: BatchCompiler) -> Gather | None:
     One by one: what a script writes there is in its next batch, and not all of that is counted by torch.
     """
     source = compiler.source
+    if source.records is not None and compiler.after.empty and compiler.elsewhere is None:
+        return _of_records(source.records, source.places, compiler.layout)
     if source.columns is None:
         return None
     reads: list[Callable[[torch.Tensor], Any]] = [
@@ -85,6 +108,16 @@ def gathering_of_arrays(compiler: BatchCompiler) -> Gather | None:
         return None
     one = gather.one if places is None else lambda indices: gather.one(torch.index_select(places, 0, indices))
     return Gather(one, gather.layout)
+
+
+def _of_records(records: Records, places: torch.Tensor | None, layout: Layout) -> RecordGather:
+    build = layout.build
+
+    def one(indices: torch.Tensor) -> Any:
+        return build(records.gather(indices if places is None else torch.index_select(places, 0, indices)))
+
+    parts = [part for part in (copied_from(records.memory),) if part is not None]  # which says that there is a way
+    return RecordGather(one, layout, parts, records, places)
 
 
 def _made(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils.data import Subset, TensorDataset
 
+from flatout.native.records import Records
 from flatout.native.recycled_memory import RecycledMemory
 from flatout.pipeline.cache.batch_layout import Layout, layout_of
 from flatout.pipeline.cache.row_view import RowView
@@ -19,6 +20,8 @@ from flatout.pipeline.compile.sample_form import SampleForm, pack
 from flatout.pipeline.inspect.determinism import detached, some_indices
 from flatout.pipeline.read.in_place import room_for, written
 from flatout.pipeline.read.sample_copies import loaded
+from flatout.pipeline.read.tables.table import TableDataset
+from flatout.pipeline.read.tables.table_columns import TableColumns
 from flatout.watch.components import attributes_of
 from flatout.watch.script_signals import any_but_signals
 
@@ -46,6 +49,7 @@ class SampleSource:
     `assemble` does with what it gave what `read` does, in some memory; `others` gives the other parts alone, of samples
     without their values. `ragged`: values are of several shapes. `columns`: the arrays that `read` gathers from, part
     by part, where it does no more than that; `places` says for each sample where in them it lies, None: in order.
+    `records`: what has all parts beside one another, and gathers them together.
     """
 
     read: Read
@@ -59,6 +63,7 @@ class SampleSource:
     ragged: bool = False
     columns: tuple[torch.Tensor, ...] | None = None
     places: torch.Tensor | None = None
+    records: Records | None = None
 
     @property
     def in_memory(self) -> bool:
@@ -102,6 +107,8 @@ def _known(dataset: Any) -> SampleSource | None:
     name, module = type(dataset).__name__, type(dataset).__module__
     if type(dataset) is TensorDataset:
         return _tensors(dataset.tensors)
+    if type(dataset) is TableDataset:
+        return _columns(dataset.dense_columns)
     if not module.startswith("torchvision.datasets.") or dataset.target_transform is not None:
         return None
     if name in _DIGITS and module == "torchvision.datasets.mnist":
@@ -126,6 +133,22 @@ def _tensors(tensors: Sequence[torch.Tensor]) -> SampleSource | None:
         return first, others
 
     return SampleSource(read, SampleForm("tensor"), None, 0, found[0], columns=tuple(tensors))
+
+
+def _columns(columns: TableColumns | None) -> SampleSource | None:
+    """Return where the samples of a table come from; None where they are more than numbers."""
+    if columns is None or not columns.names:
+        return None
+    records = columns.records
+    found = layout_of(dict(zip(columns.names, records.gather(torch.tensor([0], device="cpu")), strict=True)), 1)
+    if found is None:
+        return None
+
+    def read(indices: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
+        first, *others = records.gather(indices)
+        return first, others
+
+    return SampleSource(read, SampleForm("tensor"), None, 0, found[0], records=records)
 
 
 def _dense(tensor: torch.Tensor) -> bool:

@@ -64,11 +64,8 @@ class HostLinks:
         key = store.get("key").decode()
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
         with socket.create_server((self._address, 0), family=family, backlog=self._hosts) as server:
-            place = {
-                "host": self._host,
-                "address": self._address or socket.gethostname(),
-                "port": server.getsockname()[1],
-            }
+            address, port = self._address or socket.gethostname(), server.getsockname()[1]
+            place = {"host": self._host, "address": address, "port": port}
             store.set(f"host/{number}", json.dumps(place))
             for other in range(number):
                 self._greet(json.loads(store.get(f"host/{other}")), {"key": key, "host": self._host})

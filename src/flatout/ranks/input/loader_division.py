@@ -13,7 +13,7 @@ import torch
 from flatout.ranks.account import InputAccount
 from flatout.ranks.group import RankGroup
 from flatout.ranks.input import division_trial
-from flatout.ranks.input.content_digest import content_digest
+from flatout.ranks.input.content_digest import content_digest, digest_of_bytes
 from flatout.ranks.input.sample_maker import SampleMaker
 from flatout.ranks.input.share_exchange import Against, Asked, SharedBatch, ShareExchange, change_in
 from flatout.torch_loader.predicted.backoff import Backoff
@@ -31,6 +31,7 @@ _SETTLING = 3  # batches after which a data set has set itself up
 _CHANGES, _BETWEEN = 4, 16  # by the script: so many, and one more for every so many batches that were divided
 
 _VARIES = "draws another number of random values for each sample"
+_ELSEWHERE = "is read in another state of the random streams by each rank"
 _SLOW = "took longer to hand over than to make"
 
 
@@ -82,7 +83,12 @@ class LoaderDivision:
         return not self.reason
 
     def batch(self, maker: SampleMaker, index: Sequence[Any]) -> Any:
-        """Return the batch of an index; every rank calls this for the same one."""
+        """Return the batch of an index; every rank calls this for its own, which should be the same one."""
+        own = repr(index) if all(type(one) is int for one in index) else str(len(index))
+        told = self._group.everywhere(torch.tensor([digest_of_bytes(own.encode())], device="cpu"))
+        if bool((told != told[0]).any()):
+            self._leave("is asked for other samples by each rank")
+            return maker.whole(index)
         if self._counts.pop("rested", 0) and self._found is not None:
             samples, took = _timed(maker, index)
             self._here_s = self._mean(took)
@@ -178,6 +184,8 @@ class LoaderDivision:
         batch = asked.maker.whole(asked.indices)
         if found.against & Against.CHANGED:
             self._changed_by_reading(asked, found, why)
+        elif found.against & Against.ELSEWHERE:
+            self._leave(_ELSEWHERE)
         elif all(one is Against.CHANGED_BEFORE for one in found.each):
             self._changed_by_script(why)
         elif found.against & Against.CHANGED_BEFORE:
@@ -195,6 +203,8 @@ class LoaderDivision:
         why = self._anywhere(found.why)
         if found.against & Against.CHANGED:
             self._changed_by_reading(asked, found, why)
+        elif found.against & Against.ELSEWHERE:
+            self._leave(_ELSEWHERE)
         else:
             self._leave(_VARIES if found.against is Against.APART else why or "prints while it is read")
 

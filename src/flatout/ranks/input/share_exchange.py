@@ -40,6 +40,7 @@ class Against(IntFlag):
     CHANGED = 8  # while the samples were read
     LEFT = 16  # not all of that could be put back
     APART = 32  # it did not begin where the one before has ended
+    ELSEWHERE = 64  # ranks began the batch in different states of the streams
 
 
 class Asked(NamedTuple):
@@ -104,6 +105,8 @@ class ShareExchange:
         found = SharedBatch(each=each, why=own.why, own=len(own.samples), before_s=float(heads[:, 2].max()) / 1e6)
         for one in each:
             found.against |= one
+        if bool((heads[:, 3] != heads[0, 3]).any()):
+            found.against |= Against.ELSEWHERE
         if not found.against and not states:
             found.against = Against.APART
         if not found.against:
@@ -150,10 +153,7 @@ class ShareExchange:
         at = [_digest(states) for states in (now, own.start, own.end)]
         told = torch.tensor([int(own.against), length, int(before_s * 1e6), *at], device="cpu")
         heads = self._group.everywhere(told)
-        begun = heads[:, 3]
-        if bool((begun != begun[0]).any()):
-            self._group.parted(self._group.texts(self._group.place()))
-        chained = bool((heads[1:, 4] == heads[:-1, 5]).all()) and bool(heads[0, 4] == begun[0])
+        chained = bool((heads[1:, 4] == heads[:-1, 5]).all()) and bool(heads[0, 4] == heads[0, 3])
         return heads, chained
 
     def _take(self, asked: Asked, own: _Own, lengths: list[int], now: States, found: SharedBatch) -> None:

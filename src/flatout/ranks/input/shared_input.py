@@ -87,11 +87,10 @@ class SharedInput:
         return division.batch(maker, index)
 
     def _meet(self, account: InputAccount, index: Sequence[Any]) -> None:
-        """Make sure that all ranks are at this batch."""
+        """Make sure that all ranks are at a batch of such a data set."""
         self._batches += 1
         self._group.place = lambda: f"batch {account.batches:,} of {account.name}, {len(index)} samples"
-        told = repr(index) if all(type(one) is int for one in index) else str(len(index))
-        self._group.meet(Together.INPUT, digest_of_bytes(account.name.encode(), told.encode()), always=True)
+        self._group.meet(Together.INPUT, digest_of_bytes(account.name.encode()), always=True)
 
     def _division(self, maker: SampleMaker) -> LoaderDivision | None:
         """Return what is known of a data set; a loader that copies no samples into batches is another matter."""

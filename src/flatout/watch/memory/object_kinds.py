@@ -16,6 +16,7 @@ import weakref
 from typing import Any
 
 from flatout.watch.components import is_own, module_of
+from flatout.watch.unwritten import UnwrittenMemory
 
 __all__ = ["POINTERS", "base_container", "behind", "is_immutable", "is_mutable_iterator", "referents", "unfollowed"]
 
@@ -24,6 +25,7 @@ _IMMUTABLE = (
     *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, types.GetSetDescriptorType),
     *(types.MemberDescriptorType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GenericAlias),
     types.ClassMethodDescriptorType,
+    UnwrittenMemory,
 )
 _IMMUTABLE_PACKAGES = {"pyarrow", "typing", "fractions", "uuid", "zoneinfo", "tokenizers", "sentencepiece"}
 POINTERS = {"PyCapsule"}

@@ -302,14 +302,39 @@ def test_passes_that_end_before_anything_is_gained(tmp_path):
     assert (account.batches, account.divided) == (12, 12 - 6 - FIRST)
 
 
-def test_ranks_with_other_batches_are_told_apart(tmp_path):
+def test_ranks_that_ask_for_other_samples_are_left_alone(tmp_path):
+    def act():
+        own = list(range(data_sets.RANK.value, 48))
+        return [data_sets.content(batch) for batch in DataLoader(data_sets.Pure(), batch_size=8, sampler=own)]
+
+    found = on_shared_ranks(tmp_path, act)
+    assert found[0][0] != found[1][0]
+    assert found[0][1][0].reason == "is asked for other samples by each rank"
+
+
+def test_ranks_whose_streams_stand_elsewhere_are_left_alone(tmp_path):
+    def act():
+        data_sets.begin()
+        found, loader = [], DataLoader(data_sets.Augmented(), batch_size=8)
+        for number, batch in enumerate(loader):
+            found.append(data_sets.content(batch))
+            torch.rand(data_sets.RANK.value if number == 3 else 0)
+        return found
+
+    found = on_shared_ranks(tmp_path, act)
+    assert found[0][0][:4] == found[1][0][:4]
+    assert found[0][0][4] != found[1][0][4]
+    assert found[0][1][0].reason == "is read in another state of the random streams by each rank"
+
+
+def test_ranks_at_other_loaders_are_stopped(tmp_path):
     def run(group):
         group.parted = lambda texts: (_ for _ in ()).throw(SystemExit("; ".join(texts)))
         SharedInput(group, RankAccount(str(tmp_path), group.rank, 2), stopped).install(Seams())
-        list(DataLoader(data_sets.Pure(), batch_size=8, sampler=list(range(group.rank, 48))))
+        list(DataLoader([data_sets.Pure, data_sets.Augmented][group.rank](), batch_size=8))
 
     for text in on_ranks(2, run):
-        assert "batch 1 of Pure, 8 samples; batch 1 of Pure, 8 samples" in text
+        assert "batch 1 of Pure, 8 samples; batch 1 of Augmented, 8 samples" in text
 
 
 def test_a_rank_that_dies_while_it_makes_samples_leaves_no_other_waiting(tmp_path):

@@ -1,0 +1,152 @@
+"""What the code of a module names besides its tensors: settings and counters, in attributes, globals and closures.
+
+A setting of the program may decide what a module does with its batch, and a list outside of it may take down what it
+was given. Both are found by the names in the code of the module's class and of the functions that it calls by name.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+__all__ = ["NamedValues"]
+
+_PLAIN = (bool, int, float, str, type(None))
+_FOREIGN = ("torch", "torchvision", "torchaudio", "numpy", "scipy", "flatout", "builtins", "typing")
+_DEEPEST = 2  # functions that are called by name, from one to the next
+_MOST = 300  # values
+_MOST_ITEMS = 10_000
+
+
+class _Cell:
+    """A variable of a closure, as a mapping of one name."""
+
+    def __init__(self, cell: Any) -> None:
+        self._cell = cell
+
+    def get(self, name: str) -> Any:
+        try:
+            return self._cell.cell_contents
+        except ValueError:  # not bound yet
+            return None
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._cell.cell_contents = value
+
+
+class NamedValues:
+    """Where the values are that the code of some modules names."""
+
+    def __init__(self, modules: Sequence[Any]) -> None:
+        """Look at the code of `modules`, a module and its parts."""
+        functions = dict.fromkeys(_functions(modules))
+        names = {name for function in functions for name in _names(function.__code__)}
+        self._places: list[tuple[Any, str]] = []
+        self._containers: list[Any] = []
+        known: set[tuple[int, str]] = set()
+        for holder, name in [*_outside(functions, names), *_attributes(modules, names)]:
+            if (id(holder), name) not in known and len(self._places) < _MOST:
+                known.add((id(holder), name))
+                self._take(holder, name, names)
+
+    def _take(self, holder: Any, name: str, names: set[str]) -> None:
+        value = holder.get(name)
+        if isinstance(value, _PLAIN):
+            self._places.append((holder, name))
+        elif isinstance(value, (list, set, dict)):
+            self._containers.append(value)
+            self._places += [(value, key) for key in names & set(value)] if isinstance(value, dict) else []
+        elif _is_own(value):
+            fields = vars(value)
+            self._places += [(fields, key) for key in fields if key in names and isinstance(fields[key], _PLAIN)]
+            if not isinstance(value, (type, ModuleType)):
+                self._containers.append(fields)
+                self._containers += [each for each in fields.values() if isinstance(each, (list, set, dict))]
+
+    def now(self) -> tuple[Any, ...]:
+        """Return the plain values as they are; what is none any more counts as None."""
+        found = (holder.get(name) for holder, name in self._places)
+        return tuple(value if isinstance(value, _PLAIN) and value == value else None for value in found)
+
+    def kept(self) -> Callable[[], str]:
+        """Take down what there is; return what puts it back, and says which of it had changed, "" where none had."""
+        before = list(zip(self._places, self.now(), strict=True))
+        held = [(each, each.copy()) for each in self._containers if len(each) <= _MOST_ITEMS]
+
+        def put_back() -> str:
+            changed = ""
+            for each, copied in held:
+                if len(each) != len(copied) or not _same_items(each, copied):
+                    changed = f"a {type(each).__name__}"
+                    _refill(each, copied)
+            for (holder, name), value in before:
+                if isinstance(value, _PLAIN) and value is not None and holder.get(name) != value:
+                    changed = name
+                    holder[name] = value
+            return changed
+
+        return put_back
+
+
+def _same_items(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return all(key in other and other[key] is value for key, value in one.items())
+    return one == other if isinstance(one, set) else all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _refill(container: Any, items: Any) -> None:
+    container.clear()
+    (container.extend if isinstance(container, list) else container.update)(items)
+
+
+def _is_own(value: Any) -> bool:
+    """Return whether a value has fields that the script may have given it."""
+    if isinstance(value, (torch.nn.Module, torch.Tensor, FunctionType)) or not hasattr(value, "__dict__"):
+        return False
+    named = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    named = named if isinstance(named, str) else type(value).__module__
+    return named.partition(".")[0] not in _FOREIGN
+
+
+def _functions(modules: Sequence[Any]) -> Iterator[FunctionType]:
+    """Yield the methods of modules that are none of torch's, and the functions of the script that they call by name."""
+    kinds = {kind for module in modules for kind in type(module).__mro__ if not _is_foreign(kind)}
+    methods = [each for kind in kinds for name, each in vars(kind).items() if name != "__init__"]
+    waiting = [(each, 0) for each in methods if isinstance(each, FunctionType)]
+    seen: set[Any] = set()
+    while waiting:
+        function, depth = waiting.pop()
+        if function in seen or _is_foreign(function):
+            continue
+        seen.add(function)
+        yield function
+        if depth < _DEEPEST:
+            named = (function.__globals__.get(name) for name in _names(function.__code__))
+            waiting += [(each, depth + 1) for each in named if isinstance(each, FunctionType)]
+
+
+def _is_foreign(one: Any) -> bool:
+    return str(one.__module__).partition(".")[0] in _FOREIGN
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, str) and each.isidentifier():
+            yield each
+        elif isinstance(each, CodeType):
+            yield from _names(each)
+
+
+def _outside(functions: Any, names: set[str]) -> Iterator[tuple[Any, str]]:
+    for function in functions:
+        yield from ((function.__globals__, name) for name in _names(function.__code__) if name in function.__globals__)
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+        yield from ((_Cell(cell), name) for name, cell in cells)
+
+
+def _attributes(modules: Sequence[Any], names: set[str]) -> Iterator[tuple[Any, str]]:
+    for module in modules:
+        if not _is_foreign(type(module)):
+            yield from ((vars(module), name) for name in vars(module) if name in names and name[0] != "_")

@@ -1,0 +1,1 @@
+"""Parameters, gradients and optimizer state of which each rank keeps a share."""

@@ -1,0 +1,84 @@
+"""Values that the code of a module names, where they are, and what becomes of them in a trial."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from flatout.ranks.named_values import NamedValues
+
+SETTINGS = SimpleNamespace(warm_up=3, unnamed=1)
+TABLE = {"strength": 0.5, "other": 2}
+LIMIT = 4
+HEARD = []
+METER = SimpleNamespace(total=0)
+
+
+def helped(x):
+    HEARD.append(len(x))
+    METER.total += len(x)
+    return x * TABLE["strength"]
+
+
+def closed():
+    level = 1.0
+
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.share, self.unread = nn.Linear(2, 2), 0.25, 7
+
+        def forward(self, x):
+            nonlocal level
+            level += 1
+            return self.layer(x) * self.share if level < LIMIT else helped(x)
+
+        def at(self, epoch):
+            return epoch >= SETTINGS.warm_up
+
+    return Inner()
+
+
+@pytest.fixture
+def values():
+    module = nn.Sequential(closed(), nn.Dropout(0.5))
+    return module, NamedValues(list(module.modules()))
+
+
+@pytest.mark.parametrize("change", ["global", "field", "entry", "attribute", "closure"])
+def test_a_value_that_code_names_is_seen_to_change(values, monkeypatch, change):
+    module, named = values
+    before = named.now()
+    assert named.now() == before
+    if change == "global":
+        monkeypatch.setitem(globals(), "LIMIT", 5)
+    elif change == "field":
+        monkeypatch.setattr(SETTINGS, "warm_up", 4)
+    elif change == "entry":
+        monkeypatch.setitem(TABLE, "strength", 0.75)
+    elif change == "attribute":
+        module[0].share = 0.5
+    else:
+        module(torch.ones(1, 2))
+    assert named.now() != before
+
+
+def test_what_no_code_names_and_what_torch_s_own_modules_hold_does_not_count(values, monkeypatch):
+    module, named = values
+    before = named.now()
+    monkeypatch.setattr(SETTINGS, "unnamed", 2)
+    monkeypatch.setitem(TABLE, "other", 3)
+    module[0].unread, module[1].p = 8, 0.1
+    assert named.now() == before
+
+
+def test_what_a_trial_has_written_outside_is_told_and_put_back(values):
+    _, named = values
+    assert named.kept()() == ""
+    put_back = named.kept()
+    helped(torch.ones(3))
+    assert (HEARD, METER.total) == ([3], 3)
+    assert put_back() != ""
+    assert (HEARD, METER.total) == ([], 0)
+    assert named.kept()() == ""
