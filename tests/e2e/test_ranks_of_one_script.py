@@ -165,10 +165,11 @@ def test_ranks_with_other_data_are_stopped_with_what_they_are_at(flatout):
     assert "stopped: ranks went different ways: call 1, of Linear with [8, 8], is made with other data" in ended.err
 
 
-def test_a_tensor_that_leaves_a_call_by_a_list_stops_the_training(flatout):
+def test_a_tensor_that_leaves_a_call_past_its_results_stops_the_training(flatout):
     script = """
+import collections
 import torch
-kept = []
+kept = collections.deque()
 class Leaking(torch.nn.Linear):
     def forward(self, x):
         out = super().forward(x)
