@@ -15,16 +15,19 @@ from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.user_places import user_stack
 from flatout.schema.run import Frame
 
-__all__ = ["ForwardLines", "forward_line"]
+__all__ = ["ForwardLines", "forward_line", "is_of_recurrent_layer"]
 
 _STACK = "traceback_"  # where torch puts it in the metadata of a node
+_RECURRENT = torch.nn.modules.rnn.__file__
+_NEAR = 3  # frames
 
 
 class _Line(str):
     """A place, in the words in which torch prints the stack of a node that failed."""
 
-    __slots__ = ("place",)
+    __slots__ = ("place", "recurrent")
     place: Frame
+    recurrent: bool  # torch made the node inside of an LSTM, a GRU or an RNN
 
 
 class ForwardLines:
@@ -81,11 +84,27 @@ class ForwardLines:
                 file, number, function = found[0]
                 line = _Line(f'  File "{file}", line {number}, in {function}\n')
                 line.place = Frame(*found[0])
+                line.recurrent = _is_in_recurrent_layer(sys._getframe(1))
                 return [line]
 
             return format_stack
 
         return make
+
+
+def _is_in_recurrent_layer(frame: Any) -> bool:
+    """Return whether torch's own layer is the innermost code, seams aside."""
+    for _ in range(_NEAR):
+        if frame is None or frame.f_code.co_filename == _RECURRENT:
+            break
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == _RECURRENT
+
+
+def is_of_recurrent_layer(node: Any) -> bool:
+    """Return whether a node was made by an LSTM, a GRU or an RNN of torch's, where that was noted."""
+    noted = node.metadata.get(_STACK)
+    return isinstance(noted, list) and bool(noted) and isinstance(noted[0], _Line) and noted[0].recurrent
 
 
 def forward_line(node: Any) -> Frame | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from flatout.probe.backward.forward_lines import forward_line
+from flatout.probe.backward.forward_lines import forward_line, is_of_recurrent_layer
 from flatout.schema.run import Frame
 
 __all__ = ["Leaf", "NodeRun", "NodeTimer", "PassKey", "RecordedPass", "graph_of"]
@@ -132,7 +132,10 @@ def _run(node: Any, places: dict[Any, int]) -> NodeRun:
     following = tuple(places[one] for one, _ in node.next_functions if one is not None)
     tensor = getattr(node, "variable", None) if not following else None
     leaf = Leaf(tensor) if isinstance(tensor, torch.Tensor) else None
-    return NodeRun(known, node.name().rpartition("::")[2], forward_line(node), leaf, following)
+    name = node.name().rpartition("::")[2]
+    if is_of_recurrent_layer(node):
+        name += " of a recurrent layer"  # no line of the script says how it is computed
+    return NodeRun(known, name, forward_line(node), leaf, following)
 
 
 def _wait() -> None:

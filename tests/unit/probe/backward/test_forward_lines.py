@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from flatout.probe.backward.forward_lines import ForwardLines, forward_line
+from flatout.probe.backward.forward_lines import ForwardLines, forward_line, is_of_recurrent_layer
 from flatout.probe.core.seams import Seams
 
 
@@ -30,6 +30,19 @@ def test_the_innermost_line_is_noted_while_it_is_on(lines):
     assert "(x * 2)" in Path(__file__).read_text(encoding="utf-8").splitlines()[place.line - 1]
     assert not torch.is_anomaly_enabled()
     assert torch.is_anomaly_check_nan_enabled()
+
+
+def test_what_a_recurrent_layer_computes_is_told_from_what_the_script_cuts_out(lines):
+    layer, cell = torch.nn.LSTM(2, 3, batch_first=True), torch.nn.LSTMCell(2, 3)
+    x = torch.ones(4, 5, 2, requires_grad=True)
+    assert lines.begin()
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, [5, 4, 2, 1], batch_first=True)
+    inside, outside = layer(packed)[0].data.grad_fn, cell(x[:, 0])[0].grad_fn
+    cut = x[:, 1].grad_fn
+    lines.end()
+    assert is_of_recurrent_layer(inside)
+    assert not is_of_recurrent_layer(cut)
+    assert forward_line(inside).file == forward_line(outside).file == __file__
 
 
 def test_a_script_that_detects_anomalies_is_left_alone(lines):
