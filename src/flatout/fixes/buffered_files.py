@@ -47,6 +47,7 @@ from flatout.schema.trial import Equivalence
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
     from flatout.fixes.text_files.opened_texts import OpenedTexts
+    from flatout.fixes.text_files.running_programs import RunningPrograms
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -95,6 +96,7 @@ def patch(site: "Site") -> None:
     from flatout.fixes.checkpoint.file_accesses import hold_back
     from flatout.fixes.checkpoint.process_endings import wait_at_exits
     from flatout.fixes.text_files.opened_texts import OpenedTexts
+    from flatout.fixes.text_files.running_programs import RunningPrograms
     from flatout.fixes.text_files.write_behind import WriteBehind
     from flatout.fixes.text_files.written_handles import DeferredWriter, deferred_sync
     from flatout.probe.core.user_places import is_user_file
@@ -106,36 +108,43 @@ def patch(site: "Site") -> None:
     behind = WriteBehind(lambda: site.hit("written later"), site.stand_back)
     sync = os.fsync
     texts = OpenedTexts(behind, lambda raw, path: DeferredWriter(raw, path, behind, sync), is_user_file)
+    programs = RunningPrograms(site, behind)
     hold_back(site, behind)
     site.wrap("builtins:open", texts.opening, always=True)
     if getattr(io.open, "__wrapped__", None) is None:
         site.wrap("io:open", texts.opening, always=True)
     site.wrap("os:fsync", deferred_sync)
-    site.wrap("torch.autograd:backward", partial(_counting, texts), always=True)
-    site.wrap("multiprocessing.process:BaseProcess.start", partial(_starting, site))
+    site.wrap("torch.autograd:backward", partial(_counting, texts, programs), always=True)
+    site.wrap("multiprocessing.process:BaseProcess.start", partial(_starting, site, programs))
+    site.wrap("subprocess:Popen.__init__", programs.starting, always=True)
+    for name in ("posix_spawn", "posix_spawnp"):
+        site.wrap(f"os:{name}", programs.spawning)
+    os.register_at_fork(after_in_parent=programs.forked)
     wait_at_exits(site, behind.settle)
     atexit.register(behind.switch, on=False)
-    site.switch(lambda: behind.switch(on=True), lambda: behind.switch(on=False))
+    site.switch(programs.look, lambda: behind.switch(on=False))
 
 
-def _counting(texts: "OpenedTexts", original: Callable[..., Any]) -> Callable[..., Any]:
+def _counting(texts: "OpenedTexts", programs: "RunningPrograms", original: Callable[..., Any]) -> Callable[..., Any]:
     """Count steps by their backward passes."""
 
     def backward(*args: Any, **kwargs: Any) -> Any:
         texts.step += 1
+        programs.look()
         return original(*args, **kwargs)
 
     return backward
 
 
-def _starting(site: "Site", original: Callable[..., Any]) -> Callable[..., Any]:
+def _starting(site: "Site", programs: "RunningPrograms", original: Callable[..., Any]) -> Callable[..., Any]:
     """Let nothing wait any more where a process other than a loader's worker is started."""
 
     def start(process: Any) -> Any:
         home = str(getattr(getattr(process, "_target", None), "__module__", ""))
         if not home.startswith(_LOADERS):
             site.fail("another process of the training may read a file at any moment")
-        return original(process)
+        with programs.known_forks():
+            return original(process)
 
     return start
 

@@ -123,6 +123,7 @@ class _Float32:
                 outputs = inner(*map_tensors(args, given.narrow), **map_tensors(kwargs, given.narrow))
                 if isinstance(outputs, Iterator):
                     self._impossible = "outputs that come one by one are not made in the call"
+                change_in_place(outputs, self._finite)
                 if self._impossible:
                     raise RuntimeError(self._impossible)
         except Exception as error:
@@ -152,7 +153,15 @@ class _Float32:
         devices = self._torch.cuda.default_generators if self._torch.cuda.is_initialized() else ()
         return (self._torch.default_generator, *devices)
 
+    def _finite(self, tensor: Any) -> Any:
+        """Note that a result is infinite or no number: numbers of that size or smallness need float64."""
+        if not self._impossible and not bool(self._torch.isfinite(tensor.detach()).all()):
+            self._impossible = "a result is not finite"
+        return tensor
+
     def _wide(self, tensor: Any) -> Any:
+        if tensor.dtype is self._torch.complex64:
+            return tensor.to(self._torch.complex128)
         return tensor.double() if tensor.dtype is self._torch.float32 else tensor
 
 

@@ -12,17 +12,20 @@ forward pass. Its gain is not measured yet.
 
 ## How equal
 
-BITWISE: the same operations in the same order, on the same numbers; those that are drawn in a block are drawn once, as
-the second pass draws those of the first one again. That holds for `use_reentrant=False`; the other kind adds up
-gradients in another order, and is left alone.
+BITWISE, where a block does nothing but compute: the same operations in the same order, on the same numbers; what
+torch's own streams draw in it is drawn once, as the second pass draws that of the first one again. That holds for
+`use_reentrant=False`; the other kind adds up gradients in another order, and is left alone. It is tried on request
+only, since what else a block does, it does once in place of twice, and not all of that is seen.
 
 ## When it is wrong
 
 Memory: all activations of the blocks stay until their gradients are there. Left alone: `use_reentrant=True` (and older
 calls that do not say), `preserve_rng_state=False`, `context_fn`, compiled models, functions of which no module is
 known, modules with forward hooks, and those that change an attribute or a buffer when they are called (BatchNorm in
-training: its running mean moves twice). Not seen: functions that write to global variables. Where weights are changed
-between the forward and the backward pass, autograd refuses what would have been computed with the new ones.
+training: its running mean moves twice). Not seen: blocks that draw from generators of their own or from Python's and
+NumPy's streams, write to weights, lists or global variables, print, or begin to do so later; hooks that are added
+later, and modes around the call. Where weights are changed between the forward and the backward pass, autograd refuses
+what would have been computed with the new ones.
 """
 
 import hashlib
@@ -189,6 +192,7 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     addresses=("CO035",),
+    on_request=True,
     switchable=True,
     edit=(Unwritten(reason="switch checkpointing off where the model is made: `use_checkpoint=False` or the like"),),
 )

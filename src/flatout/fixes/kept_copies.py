@@ -69,6 +69,7 @@ def patch(site: "Site", *, kind: str = "cuda", on_change: str = "stop") -> None:
     copies = KeptCopies(kind, reports_of(site, on_change), lambda: site.hit("there already"))
     site.wrap("torch:Tensor.to", lambda original: copies.copying("to", original))
     site.wrap("torch:Tensor.cuda", lambda original: copies.copying("cuda", original))
+    site.wrap("torch.utils:swap_tensors", copies.swapping, always=True)
 
 
 FIX = Fix(

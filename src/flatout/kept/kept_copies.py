@@ -144,6 +144,16 @@ class KeptCopies:
         reason = "a tensor held other values than the copy of it that was kept"
         self._reports.wrong(reason, "Something has written to it that flatout does not see.", "kept-copies")
 
+    def swapping(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what stands for `torch.utils.swap_tensors`, which refuses tensors that somebody refers to weakly."""
+
+        def swap(*args: Any, **kwargs: Any) -> Any:
+            for key in list(self._sent):
+                self._forget(key)
+            return original(*args, **kwargs)
+
+        return swap
+
     def _forget(self, key: object) -> None:
         known = self._sent.pop(key, None)
         if known is not None and known.copy is not None:

@@ -243,8 +243,10 @@ class ReadState:
             self._waiting.extend((one.__name__, one) for one in inner if one.__name__.startswith(value.__name__))
 
     def _class(self, what: str, kind: type) -> None:
-        order = kind.__mro__
-        self._checks.append(lambda: "" if kind.__mro__ is order else what)
+        order, named = kind.__mro__, (kind.__name__, kind.__qualname__)
+        self._checks.append(
+            lambda: "" if kind.__mro__ is order and (kind.__name__, kind.__qualname__) == named else what
+        )
         for base in order:
             if not is_own(module_of(base)):
                 continue

@@ -2,7 +2,7 @@
 
 Modules: flatout.fixes.text_files.text_file, flatout.fixes.text_files.write_behind,
 flatout.fixes.text_files.written_handles, flatout.fixes.text_files.gathered_writer,
-flatout.fixes.text_files.opened_texts.
+flatout.fixes.text_files.opened_texts, flatout.fixes.text_files.running_programs.
 """
 
 import csv
@@ -560,3 +560,45 @@ def test_it_is_offered_where_lines_that_write_text_cost_time(tmp_path, text):
 def test_it_is_not_offered_elsewhere(tmp_path):
     assert "no line of the script's" in FIX.unfit(recorded(tmp_path, "loss.backward()"))
     assert choices(recorded(tmp_path, "train()", leaf="logging")) == ({},)
+
+
+# ------------------------------------------------------------------------------------- folders, and programs that run
+def test_one_name_in_two_folders_means_two_files(process, monkeypatch):
+    Path("sub").mkdir()
+    for step in range(8):
+        for folder in (".", "sub"):
+            monkeypatch.chdir(folder)
+            with open("log.txt", "a") as file:
+                file.write(f"{step} in {folder}\n")
+            monkeypatch.chdir(".." if folder == "sub" else ".")
+        torch.ones(1, requires_grad=True).sum().backward()
+    assert Path("log.txt").read_text() == "".join(f"{step} in .\n" for step in range(8))
+    assert Path("sub/log.txt").read_text() == "".join(f"{step} in sub\n" for step in range(8))
+
+
+def test_a_program_that_runs_is_never_behind_and_one_that_has_ended_is_forgotten(process):
+    reader = "while read path; do wc -l < $path; done"
+    with subprocess.Popen(["sh", "-c", reader], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          bufsize=1) as program:  # fmt: skip
+        for step in range(8):
+            with open("log.txt", "a") as file:
+                file.write(f"{step}\n")
+            program.stdin.write("log.txt\n")
+            assert int(program.stdout.readline()) == step + 1
+            torch.ones(1, requires_grad=True).sum().backward()
+        program.stdin.close()
+    waited = process.site.hits.get("written later", 0)
+    for step in range(8):
+        with open("log.txt", "a") as file:
+            file.write(f"{step}\n")
+        torch.ones(1, requires_grad=True).sum().backward()
+    assert process.site.hits["written later"] > waited
+
+
+def test_a_copy_of_the_process_that_the_script_forks_ends_it(workdir):
+    with under(FIX_NAME) as process:
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert "forks itself" in process.site.failure

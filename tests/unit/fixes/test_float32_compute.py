@@ -296,3 +296,38 @@ def test_a_model_in_float32_trains_as_it_does():
     with under("float32-compute") as process:
         assert train()[2] == losses
         assert process.site.hits == {}
+
+
+class TooSmall(nn.Module):
+    """A likelihood whose floor is nothing in float32."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4).double()
+
+    def forward(self, x):
+        return self.layer(x).clamp(-1e-300, 1e-300).abs().log().mean()
+
+
+def test_a_result_that_is_not_finite_is_computed_again_as_it_was():
+    model, x = TooSmall(), torch.full((2, 4), 1e3, dtype=torch.float64)
+    wanted = model(x)
+    with under("float32-compute") as process:
+        assert step(model, x, number=1).item() == pytest.approx(wanted.item())
+        assert "not finite" in process.site.failure
+
+
+class Spectrum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4).double()
+
+    def forward(self, x):
+        return {"out": self.layer(x), "waves": torch.fft.fft(self.layer(x))}
+
+
+def test_complex_results_have_the_type_that_they_had():
+    model, x = Spectrum(), torch.ones(2, 4, dtype=torch.float64)
+    with under("float32-compute") as process:
+        assert step(model, x)["waves"].dtype is torch.complex128
+        assert process.site.hits == {"forward pass": 2}

@@ -20,6 +20,7 @@ def recorded(*found, **named):
 
 def test_it_is_offered_where_something_is_computed_again():
     assert choices(recorded(Recomputed(calls=4))) == ({},)
+    assert FIX.on_request
     assert "no activations" in FIX.unfit(recorded())
     assert "use_reentrant" in FIX.unfit(recorded(Recomputed(calls=4, reentrant=True)))
     assert "compiled" in FIX.unfit(recorded(Recomputed(calls=4), models=(ModelFacts(compiled=True),)))

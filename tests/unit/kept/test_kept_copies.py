@@ -229,3 +229,12 @@ def test_a_proof_that_fails_ends_it(on_change):
         del Never.proving
     assert copies.kept.off
     copies(mask)
+
+
+def test_a_tensor_that_is_swapped_is_let_go_before():
+    copies, one, other = Copies(), torch.ones(7), torch.zeros(7)
+    for _ in range(4):
+        copies(one)
+    swap = copies.kept.swapping(torch.utils.swap_tensors)
+    swap(one, other)
+    assert copies(one).sum() == 0 and copies(other).sum() == 7

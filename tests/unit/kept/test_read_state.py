@@ -59,10 +59,15 @@ class Scales:
         return self.values[name]
 
 
+class Grid:
+    def scale(self):
+        return {"Grid": 2.0, "Coarse": 3.0}[type(self).__name__]
+
+
 Pair = collections.namedtuple("Pair", "scale other")
 SETTINGS, NESTED = Settings(), Settings(inner=Settings())
 PLAIN, SLOTTED, DERIVED, SCALES = types.SimpleNamespace(scale=2.0), Slotted(), Derived(), Scales()
-PAIR, GENERATOR = Pair(2.0, [1.0]), np.random.default_rng(0)
+GRID, PAIR, GENERATOR = Grid(), Pair(2.0, [1.0]), np.random.default_rng(0)
 TABLE, ROWS, DRAWN = {"scale": 2.0}, np.ones(4), iter(range(10**6))
 
 
@@ -84,6 +89,10 @@ def of_slots():
 
 def of_classes():
     return torch.ones(4) * (DERIVED.doubled + len(DERIVED) + tables.slow(1))
+
+
+def of_class_name():
+    return torch.ones(4) * (GRID.scale() + tables.slow(1))
 
 
 def of_any_name():
@@ -133,6 +142,7 @@ FOLLOWED = {
     of_nested: lambda: setattr(NESTED.inner, "scale", 3.0),
     of_namespace: lambda: setattr(PLAIN, "scale", 3.0),
     of_classes: lambda: setattr(Base, "factor", 3.0),
+    of_class_name: lambda: setattr(Grid, "__name__", "Coarse"),
     of_any_name: lambda: SCALES.values.update(scale=3.0),
     of_pair: lambda: PAIR.other.__setitem__(0, 3.0),
     of_array: lambda: ROWS.__setitem__(2, 9.0),

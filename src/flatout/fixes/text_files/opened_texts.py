@@ -25,7 +25,7 @@ MakeWriter = Callable[[io.FileIO, str], io.BufferedWriter]
 
 
 _Way = tuple[Any, str, str | None, str | None, str | None, int]
-"""How a file is opened: what is given for path, mode, encoding, errors, newline and buffering."""
+"""How a file is opened: its folder and name, and what is given for mode, encoding, errors, newline and buffering."""
 
 
 class _Reopened:
@@ -75,7 +75,8 @@ class OpenedTexts:
             closefd: bool = True,
             opener: Any = None,
         ) -> Any:
-            known = self._known.get((file, mode, encoding, errors, newline, buffering)) if mode != "r" else None
+            way = (_named(file), mode, encoding, errors, newline, buffering)
+            known = self._known.get(way) if mode != "r" else None
             if known is not None and known.file is not None and self._behind.waits and known.may_gather(known.file):
                 return self._gathered(known, known.file, file, mode, newline)
             given = (file, mode, buffering, encoding, errors, newline, closefd, opener)
@@ -89,7 +90,7 @@ class OpenedTexts:
             except FileNotFoundError:  # the working folder is gone
                 return original(*given)
             if known is None:
-                known = self._add((file, mode, encoding, errors, newline, buffering))
+                known = self._add(way)
             return self._opened(original, given, path, known)
 
         return open
@@ -144,6 +145,16 @@ class OpenedTexts:
             self._behind.write(file)
         with self._behind.threads.quietly():
             return original(*given)
+
+
+def _named(file: Any) -> Any:
+    """Return what tells a file from others of its name: with the working folder, where the name does not say it."""
+    if type(file) not in _PATHS or os.path.isabs(file):
+        return file
+    try:
+        return os.getcwd(), file
+    except FileNotFoundError:
+        return file
 
 
 def _text(below: Any, encoding: str, errors: str, newline: str | None, by_line: bool, mode: str) -> io.TextIOWrapper:
