@@ -27,7 +27,8 @@ called in, of generators, of functions inside others, on other devices than the 
 functions are compiled, and where looking and copying would take longer than a third of the call. `flatout run` says why
 where it never acts. A function that writes to its result is served: everybody gets a copy of his own. A name of such a
 function is that of another function, which calls it: a script that compares functions by identity, or sets `__code__`
-of one that it got before, sees that. In your own code, make such a value once, where the model or the data are made.
+of one that it got before, or reads its `__code__` and `__globals__`, sees that, and warnings with a `stacklevel` name
+that one's line. In your own code, make such a value once, where the model or the data are made.
 """
 
 import functools

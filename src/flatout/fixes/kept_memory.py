@@ -21,7 +21,8 @@ BITWISE: the same numbers, at other addresses.
 ## When it is wrong
 
 The process keeps the most that it has used. It is left alone where the environment sets a variable of the allocator
-(`MALLOC_...`) or preloads another one, and without the GNU C library.
+(`MALLOC_...`) or preloads another one, and without the GNU C library. What `torch.empty` and `np.empty` hold is what
+lay there before, which is something else then; under a limit of the process (`ulimit -v`) there is less room.
 """
 
 import ctypes

@@ -24,8 +24,9 @@ training, or ends the fix with a warning (`on_change="warn"`).
 
 What is kept takes memory, at most 40% of what was free. Files on network file systems are left alone, for these tell
 late, and so are files that are mapped into memory, and results with objects (`allow_pickle`, `.npz`). Code that writes
-to a file and sets its times back, or maps it without Python, is not seen unless it changes the size. Names that modules
-took before (`from numpy import load`) go on to read.
+to a file and sets its times back, or maps it without Python or in another process, is not seen unless it changes the
+size; some reads are made all the same, and compared. A read that warns does so when it is made. Names that modules took
+before (`from numpy import load`) go on to read.
 """
 
 import functools
