@@ -13,7 +13,7 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["core_wait_ns", "group_memory_left", "processor_name", "usable_cores"]
+__all__ = ["core_wait_ns", "group_memory_left", "is_running", "processor_name", "usable_cores"]
 
 _open, _read, _close = os.open, os.read, os.close  # a script that is watched may have others by then
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -32,6 +32,19 @@ def usable_cores() -> int:
     """Return the number of cores that this process may use at once: its affinity, and its groups' share of time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, math.ceil(min(cores, _smallest_quota())))
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process is there and has not ended; it is not waited for, which is its parent's."""
+    path = f"/proc/{process}/stat"
+    try:
+        file = _open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return _read(file, 1024).rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+        finally:
+            _close(file)
+    except (OSError, IndexError):
+        return False
 
 
 def core_wait_ns(process: int = 0) -> int:

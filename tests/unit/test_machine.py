@@ -132,3 +132,14 @@ def test_where_it_is_not_counted_nothing_waits(monkeypatch):
     for text in (b"", b"12", b"a b c"):
         monkeypatch.setattr(machine, "_read", lambda file, size, text=text: text)
         assert machine.core_wait_ns() == 0
+
+
+def test_a_process_runs_until_it_has_ended_though_nobody_has_waited_for_it():
+    process = subprocess.Popen(["sleep", "60"])
+    assert machine.is_running(process.pid)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not machine.is_running(process.pid)
+    process.wait()
+    assert not machine.is_running(process.pid)
+    assert machine.is_running(os.getpid())

@@ -145,7 +145,7 @@ def _starting(site: "Site", programs: "RunningPrograms", original: Callable[...,
         home = str(getattr(getattr(process, "_target", None), "__module__", ""))
         if not home.startswith(_LOADERS):
             site.fail("another process of the training may read a file at any moment")
-        with programs.known_forks():
+        with programs.forking.quietly():
             return original(process)
 
     return start

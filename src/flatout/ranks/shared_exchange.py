@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from flatout.machine import usable_cores
+from flatout.machine import is_running, usable_cores
 
 __all__ = ["SharedExchange", "open_shared"]
 
@@ -92,7 +92,8 @@ class SharedExchange:
             time.sleep(_PAUSE_S)
             if time.monotonic() > look:
                 look = time.monotonic() + _LOOK_S
-                if not _is_alive(self._counters[place + 1]) and self._counters[place] < number:
+                process = self._counters[place + 1]  # 0: not here yet
+                if process and not is_running(process) and self._counters[place] < number:
                     self.lost(RuntimeError(f"rank {place // _LINE} has gone"))
 
 
@@ -156,14 +157,6 @@ def _counters_length(size: int) -> int:
 
 def _length(size: int, room: int) -> int:
     return _counters_length(size) + 2 * size * room
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
-        return pid == 0  # not here yet
 
 
 def _raise(error: Exception) -> NoReturn:

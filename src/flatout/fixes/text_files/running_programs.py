@@ -1,10 +1,12 @@
 """Programs that the script has started and that run: they may read a file at any moment, so nothing waits meanwhile."""
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.checkpoint.background_writer import QuietThreads
+from flatout.machine import is_running
 
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
@@ -20,11 +22,11 @@ class RunningPrograms:
         """None has been started yet."""
         self._site, self._behind = site, behind
         self._running: set[int] = set()
-        self._forking: set[int] = set()  # threads whose forks are known
+        self.forking = QuietThreads()  # whose forks are known
 
     def look(self) -> None:
         """Let text wait again where all of them have ended."""
-        self._running = {number for number in self._running if _runs(number)}
+        self._running = {number for number in self._running if is_running(number)}
         if self._site.enabled and not self._running and not self._behind.waits:
             self._behind.switch(on=True)
 
@@ -33,7 +35,7 @@ class RunningPrograms:
 
         def init(process: Any, *args: Any, **kwargs: Any) -> None:
             self._behind.switch(on=False)
-            with self.known_forks():
+            with self.forking.quietly():
                 original(process, *args, **kwargs)
             self._running.add(process.pid)
 
@@ -48,29 +50,8 @@ class RunningPrograms:
 
         return spawn
 
-    @contextlib.contextmanager
-    def known_forks(self) -> Iterator[None]:
-        """Let this thread fork without a word."""
-        number = get_ident()
-        own = number not in self._forking
-        self._forking.add(number)
-        try:
-            yield
-        finally:
-            if own:
-                self._forking.discard(number)
-
     def forked(self) -> None:
         """The process has a copy, which reads files as it likes."""
         ours = str(sys._getframe(1).f_globals.get("__name__")).startswith("flatout.")
-        if not ours and get_ident() not in self._forking and self._site.enabled:
+        if not ours and get_ident() not in self.forking.busy and self._site.enabled:
             self._site.fail("the script forks itself, and the copy may read a file at any moment")
-
-
-def _runs(number: int) -> bool:
-    """Return whether a process is there and has not ended; it is not waited for, which is the script's."""
-    try:
-        with open(f"/proc/{number}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except (OSError, IndexError):
-        return False
