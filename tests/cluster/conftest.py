@@ -1,5 +1,8 @@
 """Machines for the tests of this folder: two hosts in this one, and a SLURM of two nodes."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from tests.cluster.hosts import two_hosts, why_no_hosts
@@ -22,9 +25,12 @@ def hosts(tmp_path):
 
 
 @pytest.fixture
-def slurm(tmp_path, hosts):
-    """SLURM on the two hosts."""
+def slurm(hosts):
+    """SLURM on the two hosts, in a folder of a short name: a socket's path has 108 characters at most."""
     if why_no_slurm():
         pytest.skip(why_no_slurm())
-    with slurm_of(hosts, tmp_path / "slurm") as found:
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder,
+        slurm_of(hosts, Path(folder, "slurm")) as found,
+    ):
         yield found

@@ -5,14 +5,13 @@ import dataclasses
 import json
 import os
 import random
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from flatout.engine.placement import Placement
-from flatout.engine.process.private_folders import Room
+from flatout.engine.process.private_folders import MEMORY, Room, make_room, remove_left_over_rooms
 from flatout.engine.process.target import Target
 from flatout.errors import UsageError
 from flatout.schema.ranks import MEMORY_LINK, RankLaunch, write_launch
@@ -33,7 +32,8 @@ def ranked(target: Target, placement: Placement) -> Iterator[tuple[Target, Path]
         UsageError: the command line is not that of a Python script or module.
     """
     require_script(target)
-    with tempfile.TemporaryDirectory(prefix="flatout-", ignore_cleanup_errors=True) as name, _in_memory() as memory:
+    remove_left_over_rooms()
+    with _room(tempfile.gettempdir()) as name, _in_memory() as memory:
         folder = Path(name)
         for inner in ("parts", "batches"):
             (folder / inner).mkdir()
@@ -71,21 +71,28 @@ def _in_memory() -> Iterator[str]:
 
     What lies in it is unpickled, so its name must not be one that somebody can make before.
     """
-    try:
-        folder = tempfile.mkdtemp(prefix="flatout-", dir="/dev/shm")
-    except OSError:
+    with contextlib.ExitStack() as stack:
         folder = ""
-    try:
+        with contextlib.suppress(OSError):
+            folder = stack.enter_context(_room(MEMORY))
         yield folder
+
+
+@contextlib.contextmanager
+def _room(top: str) -> Iterator[str]:
+    """Make a folder in `top` that goes at the end, or with the next command of this user where this one is killed."""
+    room = make_room(top)
+    try:
+        yield room.path
     finally:
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+        room.remove()
 
 
 @contextlib.contextmanager
 def _same_hashes(placement: Placement) -> Iterator[None]:
     """Let sets of strings have the same order in all ranks: Python draws it anew for each process."""
-    if os.environ.get("PYTHONHASHSEED", "random") != "random":
+    before = os.environ.get("PYTHONHASHSEED")
+    if before not in (None, "", "random"):
         yield
         return
     seed = random.Random(placement.job).randrange(1, 2**32)
@@ -93,7 +100,9 @@ def _same_hashes(placement: Placement) -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ["PYTHONHASHSEED"]
+        os.environ.pop("PYTHONHASHSEED", None)
+        if before is not None:
+            os.environ["PYTHONHASHSEED"] = before
 
 
 def _remove_rooms(folder: Path) -> None:

@@ -6,11 +6,11 @@ back to the system each time) 49 and 8 ms (medians of 40, one core of an AMD EPY
 """
 
 import math
-import sys
 import threading
-from collections.abc import Callable
 
 import torch
+
+from flatout.native.holders import can_count_holders, holders
 
 __all__ = ["RECYCLED_BYTES", "RecycledMemory", "SharedMemory"]
 
@@ -18,8 +18,6 @@ RECYCLED_BYTES = 2 * 1024**2
 """From this size on memory is worth recycling; below, the C library's own is reused as it is."""
 
 _NUM_FREE = 1  # kept besides what is in use
-# Torch's own count of a storage's holders: https://github.com/pytorch/pytorch/pull/155451; before, CUDA builds only.
-_num_holders: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
 
 
 class RecycledMemory:
@@ -38,7 +36,7 @@ class RecycledMemory:
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Return an uninitialized tensor in the memory of the CPU; it does not show that its memory was used before."""
         num_bytes = math.prod(shape) * dtype.itemsize
-        if num_bytes < RECYCLED_BYTES or _num_holders is None:
+        if num_bytes < RECYCLED_BYTES or not can_count_holders():
             return torch.empty(shape, dtype=dtype)
         with self._lock:
             busy = [one for one in self._held if not one.is_free]
@@ -65,17 +63,13 @@ class _Held:
     def __init__(self, num_bytes: int) -> None:
         self.num_bytes = num_bytes
         self.storage = torch.empty(num_bytes, dtype=torch.uint8).untyped_storage()
-        self._alone = self._references()
+        self._alone = holders(self.storage)
 
     @property
     def is_free(self) -> bool:
         """Return whether nothing but this holds it, and it is as it was made."""
-        alone = self._references() == self._alone
+        alone = holders(self.storage) == self._alone
         return alone and self.storage.nbytes() == self.num_bytes and not self.storage.is_shared()
-
-    def _references(self) -> tuple[int, int]:
-        assert _num_holders is not None
-        return sys.getrefcount(self.storage), _num_holders(self.storage._cdata)
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

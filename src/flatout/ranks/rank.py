@@ -44,9 +44,10 @@ def train_as_rank(order: Order) -> None:
     end = RankEnd(account, store, rank, size)
     group.when_lost(end.lost)
     group.parted = end.parted
+    groups = [group]
     calls = CutCalls(group, spans, account, end.stop)
     if leaving is not None:
-        leaving.joined(lambda: group.waits, lambda: "own" in account.facts, end.leave)
+        leaving.joined(lambda: any(one.waits for one in groups), lambda: "own" in account.facts, end.leave)
     _attached.extend((seams, group, store, calls))
     seeds = begin_alike(seams, _seed(store, rank))
     _divide_threads(seams)
@@ -55,7 +56,7 @@ def train_as_rank(order: Order) -> None:
     SharedInput(group, account, end.stop, off=lambda: calls.off, generators=[seeds]).install(seams)
     draw_whole_batches(seams)
     synchronize(seams, group)
-    _share_out(seams, order, calls, (group, store), account, end)
+    groups += _share_out(seams, order, calls, (group, store), account, end)
     exchange_gradients(seams, group, spans, account, end.stop)
     calls.install(seams, observed=order.mode != "run")
     os.register_at_fork(after_in_child=_forked)
@@ -64,10 +65,13 @@ def train_as_rank(order: Order) -> None:
 
 def _share_out(
     seams: Seams, order: Order, calls: CutCalls, joined: tuple[RankGroup, Any], account: RankAccount, end: RankEnd
-) -> None:
-    """Let each rank keep a share of parameters, where the order says so: of all ranks, or of those of its machine."""
+) -> list[RankGroup]:
+    """Let each rank keep a share of parameters, where the order says so: of all ranks, or of those of its machine.
+
+    Returns the group of ranks that have shares of the same parameters.
+    """
     if not order.shard:
-        return
+        return []
     group, store = joined
     within = join_machine(group, store) if order.shard == "node" else group
     within.when_lost(end.lost)
@@ -75,6 +79,7 @@ def _share_out(
     sharding = Sharding(group, within, account, end.stop)
     sharding.install(seams, lambda: not calls.off)
     _attached.append(sharding)
+    return [within]
 
 
 def _seed(store: Any, rank: int) -> int:

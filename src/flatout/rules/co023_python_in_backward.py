@@ -32,7 +32,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import of_step, within
-from flatout.rules.facts.backward_time import inside, share_of_lines
+from flatout.rules.facts.backward_time import called_by_autograd, inside, share_of_lines
 from flatout.rules.facts.user_lines import hottest, seconds
 from flatout.rules.source.loops import data_loop, may_multiply
 from flatout.schema.backward import BackwardFacts, BackwardPython
@@ -56,7 +56,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     worst, lines, (what, gone) = max(slow, key=lambda each: share_of_lines(run, breakdown, each[1]))
     share = share_of_lines(run, breakdown, lines)
-    spot = hottest(lines, among=lines)
+    own = [called_by_autograd(cost, [worst.place]) for cost in lines]
+    spot = hottest(own, among=own)
     if share < MIN_SHARE or spot is None:
         return None
     whose = "a hook" if worst.kind == "hook" else "an autograd Function of the script's own"
@@ -81,7 +82,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 def _how(entry: BackwardPython, lines: Sequence[LineCost]) -> tuple[str, float] | None:
     """Return what such a function does that torch would not, and how much of its time goes without it."""
-    looping = [(cost, frame) for cost in lines for frame in _below(entry, cost)]
+    looping = [(cost, frame) for cost in lines for frame in called_by_autograd(cost, [entry.place]).stack]
     loops = [(cost, frame, begins) for cost, frame in looping if (begins := data_loop(frame)) is not None]
     if 2 * sum(cost.seconds for cost in {id(cost): cost for cost, _, _ in loops}.values()) >= seconds(lines):
         begins = min(begins for _, _, begins in loops)
@@ -97,12 +98,6 @@ def _how(entry: BackwardPython, lines: Sequence[LineCost]) -> tuple[str, float] 
         scalar = 2 * seconds(pure) >= seconds(lines)  # of many small functions
         return "computes in NumPy", 1.0 if scalar else ARRAYS
     return None
-
-
-def _below(entry: BackwardPython, cost: LineCost) -> Sequence[Frame]:
-    """Return the frames of a stack from the innermost to that of the function."""
-    own = [frame.function == entry.place.function and frame.file == entry.place.file for frame in cost.stack]
-    return cost.stack[: own.index(True) + 1]
 
 
 _BACKWARD = ("layers.py", 20, "Spike.backward")

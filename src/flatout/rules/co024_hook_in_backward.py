@@ -29,7 +29,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import goes_to, of_step
-from flatout.rules.facts.backward_time import inside, share_of_lines
+from flatout.rules.facts.backward_time import called_by_autograd, inside, share_of_lines
 from flatout.rules.facts.user_lines import hottest, seconds
 from flatout.schema.backward import BackwardFacts, BackwardPython
 from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
@@ -45,7 +45,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     looking = [each for each in (found.python if found else ()) if each.observes]
     lines = {id(cost): cost for each in looking for cost in inside(run, each.place)}
     share = share_of_lines(run, breakdown, tuple(lines.values()))
-    spot = hottest(lines.values(), among=lines.values())
+    own = [called_by_autograd(cost, [each.place for each in looking]) for cost in lines.values()]
+    spot = hottest(own, among=own)
     if share < MIN_SHARE or spot is None:
         return None
     runs = sum(each.runs for each in looking)

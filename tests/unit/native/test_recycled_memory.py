@@ -11,11 +11,11 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import flatout
-from flatout.native import recycled_memory
+from flatout.native.holders import can_count_holders
 from flatout.native.recycled_memory import RecycledMemory
 
 SHAPE = (512, 1024)  # 2 MiB of float32
-LARGE = pytest.mark.skipif(recycled_memory._num_holders is None, reason="this torch does not count a storage's holders")
+LARGE = pytest.mark.skipif(not can_count_holders(), reason="this torch does not count a storage's holders")
 
 
 def taken(memory: RecycledMemory, value: float, shape: tuple[int, ...] = SHAPE) -> torch.Tensor:

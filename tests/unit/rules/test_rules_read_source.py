@@ -6,11 +6,13 @@ import pytest
 
 from flatout.rules import example, find, line
 from flatout.rules.co004_python_in_forward import RULE as PYTHON_IN_FORWARD
+from flatout.rules.co023_python_in_backward import RULE as PYTHON_IN_BACKWARD
 from flatout.rules.core.example import steps_of
 from flatout.rules.ho001_python_work_in_step import RULE as PYTHON_WORK
 from flatout.rules.in008_hand_written_loader import RULE as HAND_WRITTEN
+from flatout.schema.backward import BackwardFacts, BackwardPython
 from flatout.schema.phase import Phase
-from flatout.schema.run import LoaderFacts
+from flatout.schema.run import Causes, Frame, LoaderFacts
 
 
 @pytest.fixture
@@ -397,3 +399,29 @@ def test_a_forward_pass_in_plain_functions_is_looked_at_for_loops(script):
     assert found.location.line == stack[0][1]
     outside = line(2.0, at("loss", "main"), phase=Phase.FORWARD, part="lead", leaf="numpy")
     assert applied(PYTHON_IN_FORWARD, example(step_ms=10, forward=3, backward=6, lines=[outside])) is None
+
+
+ROUND = """
+class Round(torch.autograd.Function):
+    @staticmethod
+    def backward(ctx, grad):
+        kept = []
+        for g in grad.flatten().tolist():  # numbers
+            kept.append(g)  # kept
+        return torch.tensor(kept)  # tensor
+for x in loader:
+    loss = Round.apply(model(x)).sum()
+    loss.backward()  # walks
+"""
+
+
+def test_the_line_that_starts_the_backward_pass_is_not_what_calls_a_method_named_backward(script):
+    at = script(ROUND)
+    marks = ("numbers", "kept", "tensor")
+    lines = [line(0.4, at(mark, "Round.backward"), at("walks", "<module>"), phase=Phase.BACKWARD) for mark in marks]
+    entry = BackwardPython(place=Frame(*at("numbers", "Round.backward")), kind="function", runs=1, leaves={"tolist": 1})
+    causes = Causes(
+        lines=tuple(lines), num_steps=60, phases_s={Phase.BACKWARD: 1.2}, backward=BackwardFacts(python=(entry,))
+    )
+    found = applied(PYTHON_IN_BACKWARD, example(step_ms=100, forward=30, backward=60, causes=causes))
+    assert found.location.line in {at(mark, "")[1] for mark in marks}

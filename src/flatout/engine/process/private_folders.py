@@ -20,7 +20,10 @@ from dataclasses import dataclass
 from flatout.engine.process.mounts import Mount
 from flatout.state_folder import state_folder
 
-__all__ = ["Room", "make_rooms", "remove_left_over_rooms"]
+__all__ = ["MEMORY", "Room", "make_room", "make_rooms", "remove_left_over_rooms"]
+
+MEMORY = "/dev/shm"
+"""Where folders lie in memory, on systems that have it."""
 
 _REFUSED = frozenset(
     (
@@ -70,17 +73,26 @@ def make_rooms(found: Sequence[Mount]) -> list[Room]:
     for top in _tops():
         if len(rooms) < 2 and _is_fit(top, found):
             with contextlib.suppress(OSError):
-                path = tempfile.mkdtemp(prefix=f"{_prefix()}", dir=top)
-                lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                rooms.append(Room(path, lock))
+                rooms.append(make_room(top))
     return rooms
+
+
+def make_room(top: str) -> Room:
+    """Make and return a room in `top`, which no other user can list or write to.
+
+    Raises:
+        OSError: that is not possible.
+    """
+    path = tempfile.mkdtemp(prefix=_prefix(), dir=top)
+    lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return Room(path, lock)
 
 
 def remove_left_over_rooms() -> int:
     """Remove rooms of this user whose guard was killed; return how many there were."""
     count = 0
-    for top in _tops():
+    for top in (*_tops(), MEMORY):
         for path in glob.glob(os.path.join(glob.escape(top), f"{_prefix()}*")):
             with contextlib.suppress(OSError):
                 found = os.lstat(path)

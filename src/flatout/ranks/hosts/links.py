@@ -10,6 +10,7 @@ import json
 import secrets
 import selectors
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -56,7 +57,7 @@ class HostLinks:
         """Connect with all the others, found by the store that all of them see, as machine `number` of them.
 
         Raises:
-            OSError: one cannot be reached.
+            OSError: one cannot be reached, or does not come within a minute.
             RuntimeError: the store has gone.
         """
         if number == 0:
@@ -69,8 +70,9 @@ class HostLinks:
             store.set(f"host/{number}", json.dumps(place))
             for other in range(number):
                 self._greet(json.loads(store.get(f"host/{other}")), {"key": key, "host": self._host})
+            until = time.monotonic() + _MEET_S
             while len(self._links) < self._hosts - 1:
-                server.settimeout(None)
+                server.settimeout(_left_of(until))
                 self._welcome(server.accept()[0], key)
 
     def _greet(self, place: dict[str, Any], words: dict[str, str]) -> None:
@@ -80,10 +82,10 @@ class HostLinks:
 
     def _welcome(self, way: socket.socket, key: str) -> None:
         """Take a connection of one that knows the key; whoever else looks at this port is left alone."""
-        way.settimeout(_GREET_S)
-        text = b""
+        text, until = b"", time.monotonic() + _GREET_S
         with contextlib.suppress(OSError, ValueError, RecursionError):
             while not text.endswith(b"\n") and len(text) < _LONGEST:
+                way.settimeout(_left_of(until))
                 found = way.recv(1)
                 if not found:
                     break
@@ -155,6 +157,18 @@ class HostLinks:
         for link in self._links:
             with contextlib.suppress(OSError):
                 link.way.shutdown(socket.SHUT_RDWR)
+
+
+def _left_of(until: float) -> float:
+    """Return the seconds that are left until then.
+
+    Raises:
+        TimeoutError: none are.
+    """
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("not all machines have come in time")
+    return left
 
 
 def _line(words: dict[str, Any]) -> bytes:

@@ -76,7 +76,6 @@ class HostWatch:
         except (OSError, RuntimeError, ValueError) as error:
             if not self._over.is_set():
                 _say(f"the machines cannot hear each other ({error}): one that fails is seen late")
-            return
         finally:
             self._met.set()
         self._links.follow()

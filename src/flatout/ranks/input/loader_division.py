@@ -3,6 +3,7 @@
 All ranks ask for the same batches in the same order. Whatever decides is exchanged first, so that all decide alike.
 """
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -84,7 +85,7 @@ class LoaderDivision:
 
     def batch(self, maker: SampleMaker, index: Sequence[Any]) -> Any:
         """Return the batch of an index; every rank calls this for its own, which should be the same one."""
-        own = repr(index) if all(type(one) is int for one in index) else str(len(index))
+        own = _named(index)
         told = self._group.everywhere(torch.tensor([digest_of_bytes(own.encode())], device="cpu"))
         if bool((told != told[0]).any()):
             self._leave("is asked for other samples by each rank")
@@ -105,8 +106,7 @@ class LoaderDivision:
         if drawn_on_device(before, random_states()):
             why = "draws random numbers on a device"
         self._here_s = self._mean(took)
-        if self._agreed(why) and not self._pays(_num_bytes(samples)):
-            self._leave(f"makes a batch in {format_ms(self._here_s * 1e3)}, less than handing it over is worth")
+        self._agreed(why or self._not_worth(samples))
         self._make = self._tried
         return maker.batch(samples)
 
@@ -126,11 +126,9 @@ class LoaderDivision:
             return maker.batch(samples)
         self._here_s = min(self._here_s, self._mean(took))
         words = streams.words(now, end)
-        if words is None or any(count % len(index) for count in words):
-            why = _VARIES
-        elif not self._pays(_num_bytes(samples)):
-            why = f"makes a batch in {format_ms(self._here_s * 1e3)}, less than handing it over is worth"
-        elif self._group.rank == 0:
+        varies = words is None or any(count % len(index) for count in words)
+        why = _VARIES if varies else self._not_worth(samples)
+        if not why and self._group.rank == 0:
             streams.write(now)
             why = division_trial.rehearsed(maker, index, self._group.size, fresh, streams)
             streams.write(end)
@@ -254,9 +252,20 @@ class LoaderDivision:
     def _mean(self, seconds: float) -> float:
         return float(self._group.everywhere(torch.tensor([seconds], dtype=torch.float64, device="cpu")).mean())
 
-    def _pays(self, num_bytes: int) -> bool:
-        size = self._group.size
-        return self._here_s > _WORTH_S and self._here_s * (1 - 1 / size) > num_bytes / _BYTES_PER_S
+    def _not_worth(self, samples: Any) -> str:
+        """Return why shares of such a batch would gain nothing; "" where they may."""
+        saved = self._here_s * (1 - 1 / self._group.size)
+        if self._here_s > _WORTH_S and saved > _num_bytes(samples) / _BYTES_PER_S:
+            return ""
+        return f"makes a batch in {format_ms(self._here_s * 1e3)}, less than handing it over is worth"
+
+
+def _named(index: Sequence[Any]) -> str:
+    """Return what tells a batch of indices from another one, the same words for the same numbers in all ranks."""
+    try:
+        return repr([*map(operator.index, index)])
+    except TypeError:  # keys of another kind: text says what it is, of objects only their number is the same
+        return repr([one if isinstance(one, str | bytes) else "" for one in index])
 
 
 def _timed(maker: SampleMaker, index: Sequence[Any]) -> tuple[Any, float]:

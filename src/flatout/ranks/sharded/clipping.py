@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from flatout.probe.core.seams import Hits, Seams
+from flatout.ranks.group import Together
 from flatout.ranks.sharded.shard import Shard
 from flatout.ranks.sharded.values import SharedValues
 
@@ -49,6 +50,7 @@ def _clipped(
 ) -> Any:
     shares: list[Any] = [one.part.grad for one in shards]
     norms = torch.stack([torch.linalg.vector_norm(one, order).to(shares[0].device) for one in shares])
+    values.within.meet(Together.GRADIENTS, len(shards), always=True)
     everywhere = torch.linalg.vector_norm(values.within.everywhere(norms), order, 0)
     others = [torch.linalg.vector_norm(one, order).to(everywhere) for one in whole]
     total = torch.linalg.vector_norm(torch.cat([everywhere, *(one.reshape(1) for one in others)]), order)

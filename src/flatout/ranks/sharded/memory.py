@@ -1,7 +1,8 @@
 """Bytes of parameters, gradients and optimizer state: on this rank, and what one process has."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -18,7 +19,7 @@ class MemoryAccount:
     def __init__(self, values: SharedValues, account: RankAccount) -> None:
         """Note nothing yet."""
         self._values, self._account = values, account
-        self._optimizers: dict[int, tuple[int, int]] = {}
+        self._optimizers: MutableMapping[Any, tuple[int, int]] = WeakKeyDictionary()
         self._reasons: set[str] = set()
 
     def left(self, reason: str) -> None:
@@ -45,8 +46,8 @@ class MemoryAccount:
                     own += _bytes(of) * shard.numel // of.numel()
                 if shard is not None and shard.grad is not None:
                     own += _bytes(shard.grad)
-        if whole >= self._optimizers.get(id(optimizer), (0, 0))[1]:
-            self._optimizers[id(optimizer)] = own, whole
+        if whole >= self._optimizers.get(optimizer, (0, 0))[1]:
+            self._optimizers[optimizer] = own, whole
         totals = [sum(each) for each in zip(*self._optimizers.values(), strict=True)]
         self._account.facts["sharded"] = {"own": totals[0], "whole": totals[1], "together": self._values.largest}
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from flatout.probe.core.seams import Hits, Seams
+from flatout.ranks.group import Together
 from flatout.ranks.sharded.memory import MemoryAccount
 from flatout.ranks.sharded.passes import ShardedPasses
 from flatout.ranks.sharded.resting import as_it_is
@@ -34,6 +35,29 @@ class _ShareState(defaultdict[Any, Any]):
     def _asked(self) -> None:
         if not self.open and len(self):
             self.stop(_STATE)
+
+    def _asked_for(self, key: Any) -> None:
+        if not dict.__contains__(self, key):
+            self._asked()
+
+    def __contains__(self, key: Any) -> bool:
+        self._asked_for(key)
+        return super().__contains__(key)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a key."""
+        self._asked_for(key)
+        return super().get(key, default)
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        """Take out the value of a key."""
+        self._asked_for(key)
+        return super().pop(key, *default)
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a key, which it has from now on."""
+        self._asked_for(key)
+        return super().setdefault(key, default)
 
     def __missing__(self, key: Any) -> Any:
         self._asked()
@@ -141,6 +165,7 @@ class OptimizerShares:
             for one in shards:
                 torch.autograd.graph.increment_version(one.parameter)
         there = torch.tensor([one.whole for one in shards], dtype=torch.uint8)
+        self._values.group.meet(Together.VALUES, len(shards), always=True)
         anywhere = self._values.group.everywhere(there).amax(0).tolist()
         held = [one for one, shared in zip(shards, anywhere, strict=True) if shared]
         for one in held:
@@ -203,6 +228,7 @@ class OptimizerShares:
         """Return what one process has in the place of this rank's share."""
         if not isinstance(value, torch.Tensor) or value.shape != shard.part.shape:
             return value
+        self._values.group.meet(Together.VALUES, shard.numel, always=True)
         (flat,) = self._values.wholes([shard], [value])
         return shard.shaped(flat).cpu()
 

@@ -89,6 +89,7 @@ class ShardedPasses:
         if not shards:
             return
         there = torch.tensor([[one.grad is not None, one.grad_held is not None] for one in shards], dtype=torch.uint8)
+        self._values.group.meet(Together.GRADIENTS, len(shards), always=True)
         anywhere = self._values.group.everywhere(there).amax(0).tolist()
         self._exchange([one for one, (grad, _) in zip(shards, anywhere, strict=True) if grad])
         for one, (_, held) in zip(shards, anywhere, strict=True):

@@ -13,31 +13,19 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import Parameter
 
+from flatout.native.holders import holders_of_one
 from flatout.ranks.sharded.resting import RestingParameter, as_it_is
 
-__all__ = ["Place", "Shard", "absent", "can_count", "is_dense"]
+__all__ = ["Place", "Shard", "absent", "is_dense"]
 
 _Tensor = torch.Tensor
 _GRAD: Any = torch.Tensor.grad  # of every tensor
-# Torch's own count of a storage's holders: https://github.com/pytorch/pytorch/pull/155451; before, CUDA builds only.
-_num_holders: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
 _nothing: dict[tuple[torch.dtype, torch.device], _Tensor] = {}
-
-
-def can_count() -> bool:
-    """Return whether this version of torch tells how many hold a tensor's memory."""
-    return _num_holders is not None
-
-
-def _references(tensor: _Tensor) -> tuple[int, int]:
-    assert _num_holders is not None
-    storage = tensor.untyped_storage()
-    return sys.getrefcount(storage), _num_holders(storage._cdata)
 
 
 def _is_held(tensor: _Tensor) -> bool:
     """Return whether anything but `tensor` holds its memory."""
-    return _references(tensor) != _references(torch.empty(1)) or tensor.untyped_storage().is_shared()
+    return holders_of_one(tensor) != holders_of_one(torch.empty(1)) or tensor.untyped_storage().is_shared()
 
 
 def is_dense(tensor: _Tensor) -> bool:
@@ -195,5 +183,6 @@ class Shard(ShareLayout):
             return
         self.part.grad = self.share(whole.detach())
         self.grad = None
-        others = sys.getrefcount(whole) > 2
+        alone = object()
+        others = sys.getrefcount(whole) > sys.getrefcount(alone)
         self.grad_held = whole if others or _is_held(whole) else None

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
+from flatout.native.holders import can_count_holders
 from flatout.probe.core.seams import Seams
 from flatout.ranks.account import RankAccount
 from flatout.ranks.group import RankGroup
@@ -15,7 +16,6 @@ from flatout.ranks.sharded.optimizer_shares import OptimizerShares
 from flatout.ranks.sharded.passes import ShardedPasses
 from flatout.ranks.sharded.past_python import take_past_python
 from flatout.ranks.sharded.resting import RestingParameter
-from flatout.ranks.sharded.shard import can_count
 from flatout.ranks.sharded.values import SharedValues
 
 __all__ = ["Sharding", "backward_pass", "is_sharded", "share_of_gradient"]
@@ -28,7 +28,7 @@ class Sharding:
         self, group: RankGroup, within: RankGroup, account: RankAccount, stop: Callable[[str], NoReturn]
     ) -> None:
         """Take all ranks, and those `within` which a whole is shared out."""
-        if not can_count():
+        if not can_count_holders():
             stop("--shard needs a newer version of torch: this one does not count what holds the memory of a tensor")
         account.facts["shard"] = True
         self._values = SharedValues(group, within)

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from flatout.ranks.hosts import links
 from flatout.ranks.hosts.links import HostLinks
 from flatout.schema.ranks import FailureKind, RankFailure
 
@@ -186,3 +187,30 @@ def test_connections_are_probed_while_nothing_is_said(met):
     assert way.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         assert way.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+
+
+def test_a_host_that_does_not_come_is_not_waited_for_without_end(monkeypatch):
+    monkeypatch.setattr(links, "_MEET_S", 0.3)
+    alone = HostLinks("host0", 2, "127.0.0.1", lambda failure: None)
+    with pytest.raises(TimeoutError):
+        alone.meet(Store(), 0)
+
+
+def test_one_that_greets_a_byte_at_a_time_does_not_hold_up_the_others(met, monkeypatch):
+    monkeypatch.setattr(links, "_GREET_S", 0.3)
+
+    def slow(store):
+        place = json.loads(store.get("host/0"))
+        way = socket.create_connection((place["address"], place["port"]), timeout=PATIENCE_S)
+
+        def send():
+            with way, contextlib.suppress(OSError):
+                while True:
+                    way.sendall(b"x")
+                    time.sleep(0.05)
+
+        threading.Thread(target=send, daemon=True).start()
+
+    hosts = met(2, slow)
+    hosts.links[1].tell(KILLED)
+    assert hosts.wait(0) == [KILLED]

@@ -46,6 +46,10 @@ def test_state_is_not_read_but_by_the_optimizer(alone, net):
     trained(alone, model, optimizer, 1)
     for ask in (
         lambda: optimizer.state[model[0].weight],
+        lambda: model[0].weight in optimizer.state,
+        lambda: optimizer.state.get(model[0].weight),
+        lambda: optimizer.state.pop(model[0].weight, None),
+        lambda: optimizer.state.setdefault(model[0].weight, {}),
         lambda: list(optimizer.state),
         lambda: optimizer.state.items(),
         lambda: optimizer.state.values(),
@@ -54,6 +58,8 @@ def test_state_is_not_read_but_by_the_optimizer(alone, net):
         with pytest.raises(alone.Stopped, match="ask for its state_dict"):
             ask()
     assert optimizer.state[model[0].bias]["step"] == 1
+    assert optimizer.state.get(model[0].bias)["step"] == 1
+    assert model[0].bias in optimizer.state
 
 
 def test_a_gradient_that_the_script_changes_is_the_one_that_is_stepped(alone, net):

@@ -3,7 +3,7 @@
 import pytest
 
 from flatout.rules.core.example import example, line
-from flatout.rules.facts.backward_time import inside, share_of_lines, share_of_nodes, timed_nodes
+from flatout.rules.facts.backward_time import called_by_autograd, inside, share_of_lines, share_of_nodes, timed_nodes
 from flatout.schema.backward import BackwardFacts
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame
@@ -37,3 +37,10 @@ def test_nodes_are_a_share_of_the_timed_nodes():
 def test_without_timed_nodes_there_is_nothing_to_say():
     assert timed_nodes(seen().run) is None
     assert timed_nodes(seen(BackwardFacts(steps=2)).run) is None
+
+
+def test_what_lies_around_a_function_that_autograd_calls_is_left_out():
+    cost = line(1.0, ("train.py", 3, "inner"), HOOK, TRAIN)
+    found = called_by_autograd(cost, [Frame("train.py", 11, "note")])
+    assert found.stack == (Frame("train.py", 3, "inner"), Frame(*HOOK))
+    assert called_by_autograd(cost, [Frame("other.py", 11, "note")]) is cost

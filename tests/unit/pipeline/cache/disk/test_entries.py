@@ -1,11 +1,11 @@
 import contextlib
-import mmap
 import multiprocessing
 import os
 import random
 import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -330,21 +330,25 @@ def test_a_limit_on_the_size_of_files_is_a_reason(tmp_path: Path):
     assert names_in(tmp_path) == {"l.samples"}
 
 
-def test_a_limit_on_memory_makes_an_entry_absent_but_does_not_remove_it(tmp_path: Path):
-    save(tmp_path, "k", filled(1, 64 * MIB), {"value": 1}, max_bytes=ROOMY)
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from flatout.pipeline.cache.disk.entries import load
+folder, room = Path(sys.argv[1]), int(sys.argv[2])
+assert load(folder, "small") is not None
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
+print(load(folder, "large") is None)
+"""
 
-    def work() -> None:
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * 4096
-        resource.setrlimit(resource.RLIMIT_AS, (used + 8 * MIB, used + 8 * MIB))
-        room = []  # what other tests have left and the process has given back meanwhile
-        with contextlib.suppress(OSError, MemoryError):
-            while True:
-                room.append(mmap.mmap(-1, 4 * MIB))
-        del room[-2:]
-        assert load(tmp_path, "k") is None
 
-    in_child(work)
-    assert is_filled(load(tmp_path, "k"), 1)
+@pytest.mark.parametrize(("room", "absent"), [(32 * MIB, True), (1024 * MIB, False)])
+def test_a_limit_on_memory_makes_an_entry_absent_but_does_not_remove_it(tmp_path: Path, room: int, absent: bool):
+    save(tmp_path, "small", filled(1), {}, max_bytes=ROOMY)
+    save(tmp_path, "large", filled(1, 128 * MIB), {"value": 1}, max_bytes=ROOMY)
+    limited = subprocess.run([sys.executable, "-c", LIMITED, tmp_path, str(room)], capture_output=True, text=True)
+    assert limited.stdout == f"{absent}\n", limited.stderr
+    assert is_filled(load(tmp_path, "large"), 1)
 
 
 def test_a_limit_on_open_files_is_a_reason(tmp_path: Path):

@@ -97,8 +97,10 @@ def test_a_batch_is_what_collating_its_rows_makes(place, table, size, way):
         some = order[start : start + size]
         rows = [dict(got[at]) for at in some]
         try:
-            wanted = default_collate(rows)
-        except (TypeError, RuntimeError):  # nulls, decimals, lists of several lengths
+            wanted = None if any(None in row.values() for row in rows) else default_collate(rows)
+        except (TypeError, RuntimeError):  # decimals, lists of several lengths
+            wanted = None
+        if wanted is None:  # torch refuses nulls, too, but for those of text behind a first row that has some
             with pytest.raises((TypeError, RuntimeError, BadTable)):
                 default_collate(got.__getitems__(some))
             continue
