@@ -12,8 +12,10 @@ with its own workers, and what it delivers is kept, row by row; from then on a b
 parts. Samples that wait for a disk or a network are requested by 64 to 256 threads; where reading a sample is expensive
 and the loader has workers, they read the first pass. Where a transform draws in a way that is not known, or the collate
 function pads, mixes or draws, and there are no workers, samples are kept as they are before that, and the script's own
-functions are called on copies of them. The sampler, the batch sampler and every other draw from a random stream stay as
-they are, so batches hold the same samples in the same order, epoch after epoch.
+functions are called on copies of them. Where `__getitem__` itself draws, and calls a function of the script's that does
+at least a third of the work and gives the same for the same names, paths or numbers (`self.load(path)`), what that
+gives is kept, and everything else runs as it is written. The sampler, the batch sampler and every other draw from a
+random stream stay as they are, so batches hold the same samples in the same order, epoch after epoch.
 
 ## Why it helps
 
@@ -29,10 +31,10 @@ BITWISE: the same samples, bits, strides and random states. Before anything is k
 some samples, from other random states, in a forked copy of the process. Loaders are left unchanged if the data set has
 a file open from the start, has a random generator outside of its transform, changes itself when it is read (counts its
 calls, for instance), returns different samples when asked twice, or draws random numbers outside of a transform that it
-holds. Before each batch, all that samples are made from is checked for changes: attributes, containers, arrays,
-tensors, globals, files. Where something has changed, the script's own code makes the batch, from the random state that
-it would have. A change that is seen too late stops the training (`docs/input.md`); with `flatout run --on-change warn`
-it goes on.
+holds, beside nothing slow that is the same each time. Before each batch, all that samples are made from is checked for
+changes: attributes, containers, arrays, tensors, globals, files. Where something has changed, the script's own code
+makes the batch, from the random state that it would have. A change that is seen too late stops the training
+(`docs/input.md`); with `flatout run --on-change warn` it goes on.
 
 ## When it is wrong
 
@@ -81,7 +83,7 @@ def _without_index(loader: LoaderFacts) -> str:
 def _drawn_itself(loader: LoaderFacts) -> str:
     """Return why nothing comes out the same each time, an empty string where something may, before a transform."""
     found = drawn(loader)
-    kept = loader.prefix is None or loader.prefix.has_transform or not found
+    kept = loader.prefix is None or loader.prefix.has_transform or loader.prefix.alike or not found
     return "" if kept else f"{found}, so none can be kept"
 
 

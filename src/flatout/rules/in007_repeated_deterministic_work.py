@@ -3,10 +3,11 @@
 ## What it measures
 
 Whether `dataset[i]` is the same whatever the random state, and if not, how much of its time passes before the first
-random draw. This is tested in the deep run (the second, instrumented run), on at least two indices. That part must be
-at least half of a sample. Less the cost of reading the result back (3 GB/s and 5 us a sample), it must be at least 15%
-of the step. Samples that share memory with the dataset have nothing to cache. Workers that keep all cores busy with
-such work slow a training on the CPU down even where it hardly waits for them: what that costs counts, too.
+random draw, or in one function of the script's that gives the same for the same arguments. This is tested in the deep
+run (the second, instrumented run), on at least two indices. That part must be at least half of a sample. Less the cost
+of reading the result back (3 GB/s and 5 us a sample), it must be at least 15% of the step. Samples that share memory
+with the dataset have nothing to cache. Workers that keep all cores busy with such work slow a training on the CPU down
+even where it hardly waits for them: what that costs counts, too.
 
 ## Why it matters
 

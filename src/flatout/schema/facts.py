@@ -67,6 +67,8 @@ class SamplePrefix:
     has_transform: bool = True  # the data set holds what may be a transform, before which samples may be the same
     numbers: int = 0  # Python numbers that a sample consists of, inside of lists and dictionaries, too
     made_at: Frame | None = None  # where the user's `__getitem__` begins
+    alike: str = ""  # a function of the script's that is called for a sample and gives the same each time
+    alike_share: float = 0.0  # share of the sample's time in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

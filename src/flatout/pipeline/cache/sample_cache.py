@@ -7,11 +7,13 @@ time.
 
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
+from flatout.pipeline.cache.asked_samples import let_ask
+from flatout.pipeline.cache.call_cache import CallCache
 from flatout.pipeline.cache.memory_budget import MemoryBudget
 from flatout.pipeline.inspect.determinism import ask, samples_of, some_indices, weakly
 from flatout.pipeline.inspect.repeated_proof import ProofPace
@@ -38,7 +40,7 @@ _REHEARSED = 256  # samples that a trial's memory is filled with
 
 def kept_samples(
     loader: Any, budget: MemoryBudget, random: str, hit: Callable[[], None], reason: str, purpose: str = "run"
-) -> tuple["SampleCache | None", str]:
+) -> tuple["SampleCache | CallCache | None", str]:
     """Return what keeps the samples of `loader`, whose batches are refused for `reason`, and no reason any more.
 
     None and the reason where that does not pay: where workers make samples, or where they are had as quickly. `random`:
@@ -48,12 +50,17 @@ def kept_samples(
         return None, reason
     found = SampleCache(loader, bool(random), hit, purpose == "timing")
     why = found.within(budget)
-    return (None, f"{reason}, {why}") if why else (found, "")
+    if not why:
+        return found, ""
+    calls = CallCache(loader, hit, purpose == "timing") if random else None
+    if calls is None or (of_calls := calls.within(budget)):
+        return None, f"{reason}, {why}{f', {of_calls}' if calls is not None else ''}"
+    return calls, ""
 
 
 def samples_instead(
     loader: Any, budget: MemoryBudget, hit: Callable[[], None], reason: str
-) -> tuple["SampleCache | None", str]:
+) -> tuple["SampleCache | CallCache | None", str]:
     """Return what keeps samples where rows are refused for `reason`; tried in a copy of the process first."""
     if loader is None or loader.num_workers:
         return None, reason
@@ -62,19 +69,6 @@ def samples_instead(
         return None, found.reason or reason
     with streams_alone():
         return kept_samples(loader, budget, "", hit, reason)
-
-
-class _Asked:
-    """What an iterator asks in place of the data set."""
-
-    def __init__(self, samples: "SampleCache", dataset: Any) -> None:
-        self._samples, self._alive = samples, dataset
-
-    def __getitem__(self, index: int) -> Any:
-        return self._samples.many([index])[0]
-
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        return self._samples.many(list(indices))
 
 
 class _Entries(dict[int, Entry]):
@@ -161,8 +155,7 @@ class SampleCache:
 
     def walked(self, iterator: Any) -> Any:
         """Let an iterator of the script's own, without workers, ask here; return it."""
-        iterator._dataset_fetcher.dataset = _Asked(self, self._dataset)
-        return iterator
+        return let_ask(iterator, self.many, self._dataset)
 
     def many(self, indices: list[int]) -> list[Any]:
         """Return samples as the data set gives them, kept from now on if there is room."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flatout.loader_account import changing
+from flatout.pipeline.cache.call_cache import CallCache
 from flatout.pipeline.cache.disk.disk_cache import DiskCache
 from flatout.pipeline.cache.memory_budget import MemoryBudget
 from flatout.pipeline.cache.rank_sharing import name_for_ranks
@@ -212,7 +213,7 @@ class LoaderServer:
         else:
             strategy.give_way(self._with_samples(loader, samples, strategy.staleness))
 
-    def _with_samples(self, loader: Any, samples: SampleCache, staleness: Staleness) -> KeptSamples:
+    def _with_samples(self, loader: Any, samples: SampleCache | CallCache, staleness: Staleness) -> KeptSamples:
         chosen = KeptSamples(self._served, self._passes, staleness, samples)
         chosen.take(loader)
         return chosen

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.cache.call_cache import CallCache
 from flatout.pipeline.cache.disk.disk_cache import DiskCache
 from flatout.pipeline.cache.row_cache import RowCache
 from flatout.pipeline.cache.sample_cache import SampleCache
@@ -32,7 +33,7 @@ class LoaderStrategy(ABC):
     """
 
     reason = ""
-    samples: SampleCache | None = None
+    samples: SampleCache | CallCache | None = None
     on_disk: DiskCache | None = None
 
     def __init__(self, served: ServedLoader, passes: PassState, staleness: Staleness) -> None:
@@ -100,7 +101,9 @@ class Passthrough(LoaderStrategy):
 class KeptSamples(LoaderStrategy):
     """Keeps samples one by one; the script's own iterator walks, draws and collates."""
 
-    def __init__(self, served: ServedLoader, passes: PassState, staleness: Staleness, samples: SampleCache) -> None:
+    def __init__(
+        self, served: ServedLoader, passes: PassState, staleness: Staleness, samples: SampleCache | CallCache
+    ) -> None:
         """Serve from `samples`."""
         super().__init__(served, passes, staleness)
         self.samples = samples

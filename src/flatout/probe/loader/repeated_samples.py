@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 from flatout.pipeline.read.batch_reader import transforms_batches
+from flatout.pipeline.read.sample_calls import FoundCall, dearest_call
+from flatout.pipeline.read.sample_reader import behind
 from flatout.pipeline.read.sources import slots
 from flatout.probe.core.user_places import is_user_file, user_stack
 from flatout.probe.loader.loading import tensors_in
@@ -67,6 +69,7 @@ def _look(dataset: Any) -> SamplePrefix:
         if time.perf_counter() - begin > _LONGEST_S:
             break
     share, place = (1.0, None) if same else _first_random(dataset, indices[0], min(walls[:2]))
+    alike = None if same else _alike(dataset, indices[:checked])
     return SamplePrefix(
         checked=checked,
         deterministic=same,
@@ -80,7 +83,17 @@ def _look(dataset: Any) -> SamplePrefix:
         has_transform=_has_transform(dataset),
         numbers=_numbers(sample),
         made_at=_made_at(dataset),
+        alike=alike.place.label if alike is not None else "",
+        alike_share=alike.share if alike is not None else 0.0,
     )
+
+
+def _alike(dataset: Any, indices: list[int]) -> FoundCall | None:
+    """Return the function that gives the same each time, and takes most of a sample; None where there is none."""
+    with contextlib.suppress(Exception):
+        inner = [behind(dataset, index)[0] for index in indices]
+        return dearest_call(dataset, inner[0], indices) if len(set(map(id, inner))) == 1 else None
+    return None
 
 
 def _first_random(dataset: Any, index: int, untraced: float) -> tuple[float, Frame | None]:
