@@ -6,6 +6,7 @@ a copy. Nothing is kept of a call that is given anything but plain values, and n
 number or changes the data set.
 """
 
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from flatout.watch.state_guard import StateGuard
 __all__ = ["CallCache"]
 
 _TRIED = 4
-_REHEARSED = 256  # samples that a trial's memory is filled with
+_REHEARSED, _REHEARSED_S = 256, 1.0  # samples that a trial's memory is filled with, and the time for that
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class CallCache:
         self._found: FoundCall | None = None
         self._inner: Callable[[], Any] = lambda: None
         self._kept = _Results()
-        self._complete: dict[int, None] | None = {} if repeats else None  # samples whose calls are kept
+        self._repeats, self._complete = repeats, list[int]()  # samples whose calls are kept
         self._own = generators_in(loader.dataset)
 
     @property
@@ -109,7 +110,10 @@ class CallCache:
                 name = self._found.place.label
                 return f"and results of {name} take {format_bytes(num_bytes)}, more than the memory budget"
             self._kept.limit = num_bytes
-            return "" if self._agrees(some) and self._agrees(some) else "and samples made of kept results differ"
+            if not (self._agrees(some) and self._agrees(some)):
+                return "and samples made of kept results differ"
+            self._rehearse(len(dataset))
+            return self.reason
         except any_but_signals() as error:  # a stranger's data set
             return f"and {type(error).__name__} is raised where results are kept"
 
@@ -144,15 +148,20 @@ class CallCache:
         self._hit()
         if self._kept.num_new and self.fresh is not None and not self.fresh.holds(0):
             self._refuse(f"{type(dataset).__name__} changes while it is read: {self.fresh.changed}")
-        if self._complete is not None:
-            self._complete.update(dict.fromkeys(wanted))
         return made
 
+    def _rehearse(self, length: int) -> None:
+        """Fill the memory of a trial with as many samples as can be made in a second."""
+        until = time.monotonic() + _REHEARSED_S
+        for index in some_indices(length, _REHEARSED) if self._repeats else ():
+            if not self._agrees([index]) or time.monotonic() > until:
+                return
+            self._complete.append(index)
+
     def _repeated(self, indices: list[int]) -> list[int]:
-        if self._complete is None or len(self._complete) < _REHEARSED:
+        if not self._complete:
             return indices
-        known = list(self._complete)
-        return [known[index % len(known)] for index in indices]
+        return [self._complete[index % len(self._complete)] for index in indices]
 
     # -- a call -------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ __all__ = ["SampleCache", "kept_samples", "samples_instead"]
 
 _TRIED = 4
 _TIMED = 3
-_REHEARSED = 256  # samples that a trial's memory is filled with
+_REHEARSED, _REHEARSED_S = 256, 1.0  # samples that a trial's memory is filled with, and the time for that
 
 
 def kept_samples(
@@ -142,9 +142,19 @@ class SampleCache:
                 return f"and {len(dataset)} samples take {format_bytes(num_bytes)}, more than the memory budget"
             self._entries.limit = num_bytes
             alike = all(self._agrees([index]) for index in some) and self._agrees(some)
+            if alike and self._repeats:
+                self._rehearse()
             return "" if alike else "and samples read one by one differ"
         except any_but_signals() as error:  # a stranger's data set, given something that it does not expect
             return f"and reading samples one by one {in_words(error)}"
+
+    def _rehearse(self) -> None:
+        """Fill the memory of a trial with as many samples as can be read in a second."""
+        until = time.monotonic() + _REHEARSED_S
+        with StateGuard(self._dataset):
+            for index in some_indices(len(self._dataset), _REHEARSED):
+                if self._completed([index]) is None or time.monotonic() > until:
+                    return
 
     def prove(self, number: int) -> str:
         """Ask for some kept samples again; return what speaks against them, or what spoke against going on."""
@@ -167,7 +177,7 @@ class SampleCache:
         if self._pace.due and indices[0] in self._entries and not (self.fresh is not None and self.fresh.sees_all):
             with self._pace.proving():
                 self._prove(indices[0])
-        wanted = self._repeated(indices) if self._repeats and len(self._entries) >= _REHEARSED else indices
+        wanted = self._repeated(indices) if self._repeats and self._entries else indices
         new = self._completed([index for index in wanted if index not in self._entries])
         if self.reason or new is None:
             return list(samples_of(self._dataset, indices))
