@@ -78,6 +78,11 @@ class CallCache:
     def _dataset(self) -> Any:
         return self._ref()
 
+    @property
+    def label(self) -> str:
+        """The name of the function, "" where none is worth it."""
+        return "" if self._found is None else self._found.place.label
+
     def weakly_left_out(self) -> Callable[[], list[Any]]:
         """Return that nothing of the data set may do as it likes: what is kept may have been made from any of it."""
         return list

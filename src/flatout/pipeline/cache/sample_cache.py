@@ -54,7 +54,7 @@ def kept_samples(
         return found, ""
     calls = CallCache(loader, hit, purpose == "timing") if random else None
     if calls is None or (of_calls := calls.within(budget)):
-        return None, f"{reason}, {why}{f', {of_calls}' if calls is not None else ''}"
+        return None, ", ".join([reason, why, *([of_calls] if calls is not None and calls.label else [])])
     return calls, ""
 
 
