@@ -1,0 +1,153 @@
+"""A process of its own that asks obstore, for a process that was forked with obstore in it.
+
+obstore's threads do not come along into a forked process: a request there waits for ever. Workers of a DataLoader are
+such processes where the script has asked a store before. The reading process ends with the pipe to whoever started it.
+"""
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, BinaryIO
+
+from flatout.errors import BadObject
+from flatout.pipeline.read.objects.object_reads import ObjectAnswer, ObjectRequest
+from flatout.pipeline.read.objects.obstore_reads import ObstoreReader
+
+__all__ = ["ReadingProcess", "serve"]
+
+_HEAD = struct.Struct("<QQ")  # the number of a request, and the bytes of what follows
+_START = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+    "from flatout.pipeline.read.objects.reading_process import serve; serve()"
+)
+
+
+class ReadingProcess:
+    """Hands requests to a process that it starts, from many threads at once; serves the process that made it alone."""
+
+    def __init__(self, options: dict[str, Any], num_threads: int) -> None:
+        """Start it."""
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Future[Any]] = {}
+        self._number = 0
+        command = [sys.executable, "-I", "-c", _START]
+        try:
+            started = pickle.dumps(sys.path) + pickle.dumps((options, num_threads))
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except (OSError, TypeError, AttributeError, pickle.PicklingError) as error:
+            raise BadObject(
+                f"A process that reads objects could not be started ({type(error).__name__}: {error}).",
+                "This process was forked from one that had asked a store, and cannot ask it itself.",
+                "Ask for no sample before workers start, or start them by spawn (multiprocessing_context=).",
+            ) from error
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._asked, self._answers = self._process.stdin, self._process.stdout
+        with self._lock:
+            self._asked.write(started)
+            self._asked.flush()
+        threading.Thread(target=self._listen, name="flatout-objects", daemon=True).start()
+
+    def read(self, request: ObjectRequest) -> ObjectAnswer:
+        """Return an object.
+
+        Raises:
+            BadObject: as the reader there says, or the process has ended.
+        """
+        answer: ObjectAnswer = self._ask(("read", request))
+        return answer
+
+    def names(self, root: str, prefix: str) -> list[str]:
+        """Return the keys in a store that begin with `prefix`, sorted.
+
+        Raises:
+            BadObject: they cannot be listed.
+        """
+        found: list[str] = self._ask(("names", root, prefix))
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._asked.close()
+        self._process.wait()
+
+    def _ask(self, what: tuple[Any, ...]) -> Any:
+        future: Future[Any] = Future()
+        try:
+            with self._lock:
+                self._number += 1
+                self._waiting[self._number] = future
+                _send(self._asked, self._number, pickle.dumps(what))
+        except (OSError, ValueError) as error:
+            raise self._ended() from error
+        return future.result()
+
+    def _listen(self) -> None:
+        try:
+            while (got := _received(self._answers)) is not None:
+                number, content = got
+                with self._lock:
+                    future = self._waiting.pop(number)
+                kind, value = pickle.loads(content)
+                if kind == "error":
+                    future.set_exception(value)
+                else:
+                    future.set_result(value)
+        except (OSError, ValueError):
+            pass
+        with self._lock:
+            self._asked.close()
+            waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            future.set_exception(self._ended())
+
+    def _ended(self) -> BadObject:
+        return BadObject(
+            f"The process that reads objects has ended (exit code {self._process.poll()}).",
+            "It was killed, or ran out of memory.",
+            "Look for its last words in the log, and start the training again.",
+        )
+
+
+def serve() -> None:
+    """Answer what comes on standard input until that ends; what libraries print goes to standard error."""
+    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    options, num_threads = pickle.load(asked)
+    reader, lock = ObstoreReader(options), threading.Lock()
+
+    def answer(number: int, what: tuple[Any, ...]) -> None:
+        try:
+            found = reader.read(what[1]) if what[0] == "read" else reader.names(*what[1:])
+            content = pickle.dumps(("done", found), protocol=5)
+        except BadObject as error:
+            content = pickle.dumps(("error", error))
+        except Exception as error:  # whatever it is, somebody waits for it
+            told = BadObject(f"Reading {what[1:]} raised {type(error).__name__}: {error}.", "", "")
+            content = pickle.dumps(("error", told))
+        with lock:
+            _send(answers, number, content)
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        while (got := _received(asked)) is not None:
+            pool.submit(answer, got[0], pickle.loads(got[1]))
+        os._exit(0)  # nobody waits for what is under way
+
+
+def _send(pipe: BinaryIO, number: int, content: bytes) -> None:
+    pipe.write(_HEAD.pack(number, len(content)))
+    pipe.write(content)
+    pipe.flush()
+
+
+def _received(pipe: BinaryIO) -> tuple[int, bytes] | None:
+    head = pipe.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    number, length = _HEAD.unpack(head)
+    content = pipe.read(length)
+    return (number, content) if len(content) == length else None
