@@ -81,12 +81,9 @@ class ObjectSource:
                 quick = time.perf_counter() - start < _QUICK_S
                 begun[place] = pool.submit(self._fetched, place, kept) if found is None else found
             for place in places:
-                got = begun[place]
-                yield got if isinstance(got, bytes) else got.result()
+                yield _result(begun[place])
         finally:
-            for each in begun.values():
-                if not isinstance(each, bytes):
-                    each.cancel()
+            _cancel(begun)
 
     def _read(self, place: int) -> bytes:
         found, kept = self._on_disk(place)
@@ -124,7 +121,9 @@ class ObjectSource:
 
     def _is_current(self, place: int, kept: KeptObject) -> bool:
         """Return whether somebody has asked for this object since the data set was made, or need not."""
-        if self._listed.immutable or self._identities[place] == _number(kept.identity):
+        if self._identities[place]:
+            return bool(self._identities[place] == _number(kept.identity))
+        if self._listed.immutable:
             return True
         return self._listed.opened <= kept.confirmed <= time.time() + _CLOCK_S
 
@@ -160,6 +159,21 @@ class ObjectSource:
             made = ProcessReaders(self._listed.options, self._listed.in_flight)
             found = self._readers.setdefault(os.getpid(), made)
         return found
+
+
+def _result(got: "bytes | Future[bytes]") -> bytes:
+    try:
+        return got if isinstance(got, bytes) else got.result()
+    finally:
+        del got  # an error refers to this frame
+
+
+def _cancel(begun: "dict[int, bytes | Future[bytes]]") -> None:
+    """Give up what is not under way, and forget all: an error refers to the frame that has it, and keeps threads."""
+    for each in begun.values():
+        if not isinstance(each, bytes):
+            each.cancel()
+    begun.clear()
 
 
 def _number(identity: str) -> int:

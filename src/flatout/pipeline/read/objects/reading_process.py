@@ -4,12 +4,14 @@ obstore's threads do not come along into a forked process: a request there waits
 such processes where the script has asked a store before. The reading process ends with the pipe to whoever started it.
 """
 
+import contextlib
 import os
 import pickle
 import struct
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO
 
@@ -27,29 +29,24 @@ _START = (
 
 
 class ReadingProcess:
-    """Hands requests to a process that it starts, from many threads at once; serves the process that made it alone."""
+    """Hands requests to a process that it starts, from many threads at once; serves the process that made it alone.
+
+    Attributes:
+        close: ends the process; called at the latest when nobody refers to this any more.
+    """
 
     def __init__(self, options: dict[str, Any], num_threads: int) -> None:
         """Start it."""
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
         self._number = 0
-        command = [sys.executable, "-I", "-c", _START]
-        try:
-            started = pickle.dumps(sys.path) + pickle.dumps((options, num_threads))
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        except (OSError, TypeError, AttributeError, pickle.PicklingError) as error:
-            raise BadObject(
-                f"A process that reads objects could not be started ({type(error).__name__}: {error}).",
-                "This process was forked from one that had asked a store, and cannot ask it itself.",
-                "Ask for no sample before workers start, or start them by spawn (multiprocessing_context=).",
-            ) from error
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._asked, self._answers = self._process.stdin, self._process.stdout
-        with self._lock:
-            self._asked.write(started)
-            self._asked.flush()
-        threading.Thread(target=self._listen, name="flatout-objects", daemon=True).start()
+        self._process = _started((options, num_threads))
+        assert self._process.stdin is not None
+        self._asked = self._process.stdin
+        listening = (self._process, self._waiting, self._lock)
+        self._listener = threading.Thread(target=_listen, args=listening, name="flatout-objects", daemon=True)
+        self._listener.start()
+        self.close = weakref.finalize(self, _end, self._asked, self._listener)
 
     def read(self, request: ObjectRequest) -> ObjectAnswer:
         """Return an object.
@@ -69,12 +66,6 @@ class ReadingProcess:
         found: list[str] = self._ask(("names", root, prefix))
         return found
 
-    def close(self) -> None:
-        """End the process."""
-        with self._lock:
-            self._asked.close()
-        self._process.wait()
-
     def _ask(self, what: tuple[Any, ...]) -> Any:
         future: Future[Any] = Future()
         try:
@@ -83,34 +74,63 @@ class ReadingProcess:
                 self._waiting[self._number] = future
                 _send(self._asked, self._number, pickle.dumps(what))
         except (OSError, ValueError) as error:
-            raise self._ended() from error
+            raise _ended(self._process) from error
         return future.result()
 
-    def _listen(self) -> None:
-        try:
-            while (got := _received(self._answers)) is not None:
-                number, content = got
-                with self._lock:
-                    future = self._waiting.pop(number)
-                kind, value = pickle.loads(content)
-                if kind == "error":
-                    future.set_exception(value)
-                else:
-                    future.set_result(value)
-        except (OSError, ValueError):
-            pass
-        with self._lock:
-            self._asked.close()
-            waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            future.set_exception(self._ended())
 
-    def _ended(self) -> BadObject:
-        return BadObject(
-            f"The process that reads objects has ended (exit code {self._process.poll()}).",
-            "It was killed, or ran out of memory.",
-            "Look for its last words in the log, and start the training again.",
-        )
+def _started(what: Any) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-I", "-c", _START]
+    try:
+        content = pickle.dumps(sys.path) + pickle.dumps(what)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    except (OSError, TypeError, AttributeError, pickle.PicklingError) as error:
+        raise BadObject(
+            f"A process that reads objects could not be started ({type(error).__name__}: {error}).",
+            "This process was forked from one that had loaded obstore, and cannot ask a store itself.",
+            "Ask for no sample before workers start, or start them by spawn (multiprocessing_context=).",
+        ) from error
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):  # it has ended: whoever asks is told
+        process.stdin.write(content)
+        process.stdin.flush()
+    return process
+
+
+def _listen(process: "subprocess.Popen[bytes]", waiting: "dict[int, Future[Any]]", lock: threading.Lock) -> None:
+    """Hand answers to who waits for them, until there are no more."""
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdout as answers, contextlib.suppress(OSError, ValueError):
+        while (got := _received(answers)) is not None:
+            with lock:
+                future = waiting.pop(got[0])
+            kind, value = pickle.loads(got[1])
+            if kind == "error":
+                future.set_exception(value)
+            else:
+                future.set_result(value)
+    process.wait()
+    with lock, contextlib.suppress(OSError):
+        process.stdin.close()
+    with lock:
+        left = [waiting.pop(number) for number in list(waiting)]
+    for future in left:
+        future.set_exception(_ended(process))
+
+
+def _end(asked: BinaryIO, listener: threading.Thread) -> None:
+    """End the process, and wait until it has."""
+    with contextlib.suppress(OSError):
+        asked.close()
+    if listener is not threading.current_thread():
+        listener.join()
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> BadObject:
+    return BadObject(
+        f"The process that reads objects has ended (exit code {process.poll()}).",
+        "It was killed, or ran out of memory.",
+        "Look for its last words in the log, and start the training again.",
+    )
 
 
 def serve() -> None:
