@@ -1,9 +1,9 @@
 """A server of objects on loopback, as S3 answers: ETags, ranges, conditions, listings; with latency and faults.
 
-    with ObjectServer() as server:                            # on a thread of this process
-        server.objects["/bucket/a.jpg"] = data
-        server.faults["/bucket/a.jpg"] = ["503", "reset"]     # of the next requests, one each
-    python benchmarks/object_server.py 1000 100000 0.005      # in a process: objects, bytes, seconds; prints its port
+with ObjectServer() as server:                            # on a thread of this process
+    server.objects["/bucket/a.jpg"] = data
+    server.faults["/bucket/a.jpg"] = ["503", "reset"]     # of the next requests, one each
+python benchmarks/object_server.py 1000 100000 0.005      # in a process: objects, bytes, seconds; prints its port
 """
 
 import asyncio
@@ -174,7 +174,8 @@ class _Connection(asyncio.Protocol):
 def main() -> None:
     number, size, latency_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     server, rng = ObjectServer(latency_s), random.Random(0)
-    server.objects = {f"/bucket/{at:06}.bin": at.to_bytes(8, "little") + rng.randbytes(size - 8) for at in range(number)}
+    for at in range(number):
+        server.objects[f"/bucket/{at:06}.bin"] = at.to_bytes(8, "little") + rng.randbytes(size - 8)
     for path in server.objects:
         server.of(path)
     with contextlib.suppress(KeyboardInterrupt):

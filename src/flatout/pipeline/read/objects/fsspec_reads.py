@@ -1,6 +1,7 @@
 """Objects of any other store by fsspec, which has a package of its own for each kind."""
 
 import time
+from datetime import datetime
 from typing import Any
 
 from flatout.errors import BadObject
@@ -9,7 +10,8 @@ from flatout.pipeline.read.objects.object_reads import ObjectAnswer, ObjectReque
 __all__ = ["FsspecReader", "file_system"]
 
 _TRIES, _FIRST_WAIT_S = 5, 0.1
-_EXACT = ("ETag", "etag", "generation", "version_id")
+_REST_S = 2.0
+_EXACT = ("ETag", "etag", "generation", "version_id", "blob_id", "sha")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated")
 _SIZES = ("size", "Size", "content-length")
 
@@ -41,7 +43,7 @@ class FsspecReader:
     def _once(self, request: ObjectRequest) -> ObjectAnswer:
         system, path = file_system(request.url, self._options)
         before = _facts(system, path)
-        identity = _identity(before)
+        identity = _identity(before, request.url)
         if identity and identity == request.known:
             return ObjectAnswer(None, identity)
         try:
@@ -50,7 +52,7 @@ class FsspecReader:
             raise unreachable(request.url, error, "Check the ranges.") from error
         size = next((before[name] for name in _SIZES if isinstance(before.get(name), int)), None)
         wanted = size if request.start is None else (request.stop or 0) - request.start
-        if _identity(_facts(system, path)) != identity:
+        if _identity(_facts(system, path), request.url) != identity:
             raise OSError("it was written while it was read")
         if wanted is not None and len(data) != wanted:
             raise not_whole(request, len(data))
@@ -87,10 +89,24 @@ def _facts(system: Any, path: str) -> dict[str, Any]:
     return dict(system.info(path))
 
 
-def _identity(facts: dict[str, Any]) -> str:
-    """Return what tells this version of an object from later ones; empty where its store does not say that."""
+def _identity(facts: dict[str, Any], url: str) -> str:
+    """Return what tells this version of an object from later ones; empty where its store does not say that.
+
+    What an archive says of its members does not say which archive it is.
+    """
+    if "::" in url:
+        return ""
     exact = [f"{name}={facts[name]}" for name in _EXACT if facts.get(name) and not str(facts[name]).startswith("W/")]
     if exact:
         return " ".join(exact)
     times = [f"{name}={facts[name]}" for name in _TIMES if facts.get(name) is not None]
-    return " ".join([*times, *(f"{name}={facts[name]}" for name in _SIZES if name in facts)]) if times else ""
+    if not times or not all(_has_rested(facts[name.partition("=")[0]]) for name in times):
+        return ""
+    return " ".join([*times, *(f"{name}={facts[name]}" for name in _SIZES if name in facts)])
+
+
+def _has_rested(written: Any) -> bool:
+    """Return whether an object that is written now would have another time; times may count in seconds."""
+    if isinstance(written, datetime):
+        written = written.timestamp()
+    return isinstance(written, int | float) and time.time() - written >= _REST_S

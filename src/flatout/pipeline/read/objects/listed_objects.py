@@ -70,7 +70,8 @@ def _expression(pattern: str) -> str:
         made += re.escape(pattern[at : sign.start()])
         text = sign.group()
         if text.startswith("["):
-            made += f"[{'^' if text[1] in '!^' else ''}{re.escape(text[1:-1].lstrip('!^')).replace(chr(92) + '-', '-')}]"
+            inner = re.escape(text[1:-1].lstrip("!^")).replace("\\-", "-")
+            made += f"[^{inner}]" if text[1] in "!^" else f"[{inner}]"
         else:
             made += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}[text]
         at = sign.end()

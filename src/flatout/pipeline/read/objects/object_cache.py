@@ -1,8 +1,8 @@
 """Objects kept on disk between passes, runs and processes: written whole or not at all, checked when first read.
 
-One file an object, of a name made from its URL, its range and its store; inside are the identity that it had, its bytes
-and their checksum. A file that is found again was written whole: it got its name by rename, and a checksum that does not
-fit, after a loss of power for instance, makes it absent. So nothing waits for the disk.
+One file an object, of a name made from its URL, its range and its store; inside are the identity that it had, its
+bytes and their checksum. It gets its name by rename once it is written whole; a checksum that does not fit, after a
+loss of power for instance, makes it absent. So nothing waits for the disk.
 
 The time of a file is when its object was last known to be as it is kept; the time of access is its last use. What all
 files take is noted in `.taken`, under a lock, in shares of which each process uses up one before it asks for the next.
@@ -29,7 +29,8 @@ from flatout.watch.forked_copy import in_a_copy
 
 __all__ = ["KeptObject", "ObjectCache", "cache_name", "usual_folder"]
 
-_START = struct.Struct("<8sQIIQ")  # what it is, a number of this file alone, checksum, bytes of the note and of the object
+_START = struct.Struct("<8sQIIQ")
+"""What a file is, a number of it alone, a checksum, the bytes of its note and of the object."""
 _MAGIC = b"flatobj1"
 _FIRST_READ = 1024
 _LARGEST = 2**30  # Linux writes less than 2 GiB at a time
@@ -140,7 +141,9 @@ class ObjectCache:
         return self._max_bytes
 
     def __str__(self) -> str:
-        return f"not kept: {self.refused}" if self.refused else f"{self._folder}, {format_bytes(self.max_bytes)} at most"
+        if self.refused:
+            return f"not kept: {self.refused}"
+        return f"kept in {self._folder}, {format_bytes(self.max_bytes)} at most"
 
     def _usual_bytes(self) -> int:
         with contextlib.suppress(OSError):

@@ -18,8 +18,8 @@ from flatout.errors import BadObject
 from flatout.pipeline.read.objects.object_cache import KeptObject, ObjectCache, cache_name, usual_folder
 from flatout.pipeline.read.objects.object_reads import ObjectRequest
 from flatout.pipeline.read.objects.object_urls import LOCAL, location_of
-from flatout.pipeline.read.objects.obstore_reads import endpoint_of
 from flatout.pipeline.read.objects.process_readers import ProcessReaders
+from flatout.pipeline.read.objects.store_options import told
 
 __all__ = ["ObjectList", "ObjectSource"]
 
@@ -38,7 +38,7 @@ class ObjectList:
     max_bytes: int | None = None
     in_flight: int = 64
     immutable: bool = False
-    opened: float = 0.0
+    opened: float = field(default_factory=time.time)
 
 
 class ObjectSource:
@@ -47,7 +47,7 @@ class ObjectSource:
     def __init__(self, listed: ObjectList) -> None:
         """Read nothing yet."""
         self._listed = listed
-        self._endpoint = endpoint_of(listed.options)
+        self._store = told(listed.options)
         self.cache = ObjectCache(listed.folder or usual_folder(), listed.max_bytes)
         self._identities = array("q", bytes(8 * len(listed.urls)))  # 0: not read yet
         self._sums = array("L", bytes(array("L").itemsize * len(listed.urls)))
@@ -151,7 +151,7 @@ class ObjectSource:
         return ObjectRequest(self._listed.urls[place], start, stop, known)
 
     def _name(self, request: ObjectRequest) -> str:
-        return cache_name(self._endpoint, request.url, request.start, request.stop)
+        return cache_name(self._store, request.url, request.start, request.stop)
 
     def _of_process(self) -> ProcessReaders:
         found = self._readers.get(os.getpid())

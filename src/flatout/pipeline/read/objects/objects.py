@@ -3,7 +3,6 @@
 import copy
 import operator
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -116,14 +115,18 @@ def objects(
         ValueError: labels or ranges are not as many as objects, or an argument is out of its bounds.
     """
     options = dict(storage_options or {})
-    named = found_objects(os.fspath(urls), options) if isinstance(urls, str | os.PathLike) else [*map(os.fspath, urls)]
+    named = (
+        found_objects(os.fspath(urls), options)
+        if isinstance(urls, str | os.PathLike)
+        else [os.fspath(url) for url in urls]
+    )
     if not named:
         raise BadObject("0 objects are named.", "The list of URLs is empty.", "Name at least one.")
     _check(named, labels, ranges, in_flight)
     absolute = [url if "://" in url else os.path.abspath(os.path.expanduser(url)) for url in named]
     path = None if folder is None else Path(folder).absolute()
     pairs = None if ranges is None else [None if each is None else (int(each[0]), int(each[1])) for each in ranges]
-    listed = ObjectList(absolute, pairs, options, path, max_bytes, in_flight, immutable, time.time())
+    listed = ObjectList(absolute, pairs, options, path, max_bytes, in_flight, immutable)
     return ObjectDataset(listed, transform, labels)
 
 

@@ -7,13 +7,14 @@ such processes where the script has asked a store before. The reading process en
 import contextlib
 import os
 import pickle
+import signal
 import struct
 import subprocess
 import sys
 import threading
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from flatout.errors import BadObject
 from flatout.pipeline.read.objects.object_reads import ObjectAnswer, ObjectRequest
@@ -117,7 +118,7 @@ def _listen(process: "subprocess.Popen[bytes]", waiting: "dict[int, Future[Any]]
         future.set_exception(_ended(process))
 
 
-def _end(asked: BinaryIO, listener: threading.Thread) -> None:
+def _end(asked: IO[bytes], listener: threading.Thread) -> None:
     """End the process, and wait until it has."""
     with contextlib.suppress(OSError):
         asked.close()
@@ -135,6 +136,7 @@ def _ended(process: "subprocess.Popen[bytes]") -> BadObject:
 
 def serve() -> None:
     """Answer what comes on standard input until that ends; what libraries print goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who has started it
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     options, num_threads = pickle.load(asked)
@@ -158,13 +160,13 @@ def serve() -> None:
         os._exit(0)  # nobody waits for what is under way
 
 
-def _send(pipe: BinaryIO, number: int, content: bytes) -> None:
+def _send(pipe: IO[bytes], number: int, content: bytes) -> None:
     pipe.write(_HEAD.pack(number, len(content)))
     pipe.write(content)
     pipe.flush()
 
 
-def _received(pipe: BinaryIO) -> tuple[int, bytes] | None:
+def _received(pipe: IO[bytes]) -> tuple[int, bytes] | None:
     head = pipe.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None

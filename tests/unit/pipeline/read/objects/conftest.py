@@ -3,7 +3,6 @@
 import os
 
 import pytest
-
 from benchmarks.object_server import ObjectServer
 from tests.unit.pipeline.read.objects.served import options_of
 

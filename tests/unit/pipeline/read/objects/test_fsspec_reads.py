@@ -1,5 +1,8 @@
 """Objects of stores that only fsspec knows."""
 
+import os
+import zipfile
+
 import fsspec
 import pytest
 
@@ -32,9 +35,12 @@ def test_an_object_or_a_part_of_it_comes(memory):
 def test_what_its_store_says_tells_versions_apart(memory, tmp_path):
     reader, path = FsspecReader({}), tmp_path / "x"
     path.write_bytes(b"1")
+    assert reader.read(ObjectRequest(f"file://{path}")).identity == ""  # it may be written again within a second
+    os.utime(path, (1e9, 1e9))
     first = reader.read(ObjectRequest(f"file://{path}"))
     assert first.identity and reader.read(ObjectRequest(f"file://{path}", known=first.identity)).data is None
     path.write_bytes(b"22")
+    os.utime(path, (2e9, 2e9))
     assert reader.read(ObjectRequest(f"file://{path}", known=first.identity)).data == b"22"
 
 
@@ -74,3 +80,17 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
     with pytest.raises(BadObject, match="Install s3fs"):
         file_system("s3://bucket/a", {})
+
+
+def test_members_of_an_archive_are_not_told_apart(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("b.bin", b"123")
+    got = FsspecReader({}).read(ObjectRequest(f"zip://b.bin::{tmp_path}/a.zip"))
+    assert (got.data, got.identity) == (b"123", "")
+
+
+def test_exact_names_of_versions_are_preferred():
+    facts = {"size": 3, "mtime": 1.0, "etag": '"x"'}
+    assert fsspec_reads._identity(facts, "a://b") == 'etag="x"'
+    assert fsspec_reads._identity(facts | {"etag": 'W/"x"'}, "a://b") == "mtime=1.0 size=3"
+    assert fsspec_reads._identity({"size": 3}, "a://b") == fsspec_reads._identity({"mtime": "today"}, "a://b") == ""

@@ -2,10 +2,10 @@
 
 import fsspec
 import pytest
+from tests.unit.pipeline.read.objects.served import put
 
 from flatout.errors import BadObject
 from flatout.pipeline.read.objects.listed_objects import found_objects
-from tests.unit.pipeline.read.objects.served import put
 
 NAMES = ["a.jpg", "b.png", "dogs/1.jpg", "dogs/2.jpg", "dogs/small/3.jpg", "dogs2/4.jpg", "ü/5 6.jpg"]
 

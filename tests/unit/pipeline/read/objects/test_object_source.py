@@ -4,12 +4,12 @@ import os
 import time
 
 import pytest
-
 from benchmarks.object_server import ObjectServer
+from tests.unit.pipeline.read.objects.served import held, options_of, put
+
 from flatout.errors import BadObject
 from flatout.pipeline.read.objects import obstore_reads
 from flatout.pipeline.read.objects.object_source import ObjectList, ObjectSource
-from tests.unit.pipeline.read.objects.served import held, options_of, put
 
 pytest.importorskip("obstore")
 

@@ -7,12 +7,12 @@ import pickle
 
 import pytest
 import torch
+from benchmarks.object_server import ObjectServer
+from tests.unit.pipeline.read.objects.served import held, options_of, put
 from torch.utils.data import DataLoader, Subset
 
 import flatout
-from benchmarks.object_server import ObjectServer
 from flatout.errors import BadObject
-from tests.unit.pipeline.read.objects.served import held, options_of, put
 
 pytest.importorskip("obstore")
 
@@ -107,7 +107,8 @@ def test_compiled_it_gives_the_same_batches(options, server):
     torch.manual_seed(3)
     compiled = flatout.compile_loader(loader)
     got = [[each.clone() for each in batch] for _ in range(3) for batch in compiled]
-    assert all(torch.equal(a, b) for one, other in zip(wanted, got, strict=True) for a, b in zip(one, other, strict=True))
+    for one, other in zip(wanted, got, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def test_compiled_before_anything_was_read_it_keeps_samples(server, options):

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from tests.unit.pipeline.read.objects.served import held, options_of, put
 
 from flatout.pipeline.read.objects import process_readers
 from flatout.pipeline.read.objects.fsspec_reads import FsspecReader
@@ -15,7 +16,6 @@ from flatout.pipeline.read.objects.object_source import ObjectList, ObjectSource
 from flatout.pipeline.read.objects.object_urls import location_of
 from flatout.pipeline.read.objects.obstore_reads import ObstoreReader
 from flatout.pipeline.read.objects.process_readers import ProcessReaders, can_list, listed
-from tests.unit.pipeline.read.objects.served import held, options_of, put
 
 
 def test_each_place_has_its_reader(monkeypatch):
@@ -57,7 +57,8 @@ LISTING = """
 import sys
 from flatout.pipeline.read.objects.object_urls import location_of
 from flatout.pipeline.read.objects.process_readers import listed
-print(listed(location_of("s3://bucket/photos/0"), {"anon": True, "endpoint_url": sys.argv[1]}), "obstore" in sys.modules)
+found = listed(location_of("s3://bucket/photos/0"), {"anon": True, "endpoint_url": sys.argv[1]})
+print(found, "obstore" in sys.modules)
 """
 
 

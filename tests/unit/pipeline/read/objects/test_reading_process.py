@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
+from tests.unit.pipeline.read.objects.served import held, put
 
 from flatout.errors import BadObject
 from flatout.pipeline.read.objects.object_reads import ObjectRequest
 from flatout.pipeline.read.objects.reading_process import ReadingProcess
-from tests.unit.pipeline.read.objects.served import held, put
 
 pytest.importorskip("obstore")
 pytestmark = pytest.mark.slow
