@@ -6,8 +6,8 @@ Objects of 100 KB of a server on loopback that answers as S3 does, 5 ms after it
 the same machine: its work counts against all of them alike. Batches of 64 from a DataLoader without workers, shuffled,
 taken and dropped; `by hand` makes batches of as many without a loader. A pass is over all objects, or as many as fit
 into the seconds. Cold: nothing is kept when it begins, and imports, signing and connections are counted; warm: the
-second pass. `files`: the same bytes as files of a folder, opened sample by sample: what local speed is. `--peers` installs s3fs and
-boto3 into the working folder first. What other processes use of the cores meanwhile is shown: ratios of one run count,
+second pass. `files`: as many bytes in files of a folder, opened sample by sample: what local speed is. `--peers`
+installs s3fs and boto3 into the working folder first. What other processes use of the cores meanwhile is shown: ratios of one run count,
 figures of a busy machine do not.
 """
 

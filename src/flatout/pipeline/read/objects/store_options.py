@@ -45,10 +45,8 @@ def named_for(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
 def endpoint_of(options: dict[str, Any]) -> str:
     """Return where stores of S3 are asked for, where that is named; empty for Amazon's own."""
     named = named_for("s3", options)
-    found = (
-        named.get("endpoint") or named.get("aws_endpoint") or next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
-    )
-    return str(found)
+    around = next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
+    return str(named.get("endpoint") or named.get("aws_endpoint") or around)
 
 
 def needs_profile(options: dict[str, Any]) -> bool:
