@@ -7,8 +7,8 @@ the same machine: its work counts against all of them alike. Batches of 64 from 
 taken and dropped; `by hand` makes batches of as many without a loader. A pass is over all objects, or as many as fit
 into the seconds. Cold: nothing is kept when it begins, and imports, signing and connections are counted; warm: the
 second pass. `files`: as many bytes in files of a folder, opened sample by sample: what local speed is. `--peers`
-installs s3fs and boto3 into the working folder first. What other processes use of the cores meanwhile is shown: ratios of one run count,
-figures of a busy machine do not.
+installs s3fs and boto3 into the working folder first. What other processes use of the cores meanwhile is shown: ratios
+of one run count, figures of a busy machine do not.
 """
 
 import argparse

@@ -100,9 +100,8 @@ def objects(
     """Return a data set of objects as bytes, one a sample; docs/howto/objects.md says more.
 
     `urls`: URLs of objects (`s3://`, `gs://`, `https://`, any that fsspec knows) and paths of files; or one folder or
-    pattern (`"s3://bucket/photos/"`, `"s3://bucket/**/*.jpg"`). `transform(data)` makes the sample of the bytes.
-    `labels`: one for each object, then a sample is a pair. `ranges`: for each object the bytes that are wanted,
-    `(start, stop)`, or None for all.
+    pattern (`"s3://bucket/**/*.jpg"`). `transform(data)` makes the sample of the bytes. `labels`: one for each object,
+    then a sample is a pair. `ranges`: for each object the bytes that are wanted, `(start, stop)`, or None for all.
 
     The objects of a batch are asked for at once, `in_flight` at a time, on threads of each process. What failed for a
     moment (503, a connection that is reset) is asked for again. Objects stay on disk in `folder` (None:
@@ -123,11 +122,13 @@ def objects(
     if not named:
         raise BadObject("0 objects are named.", "The list of URLs is empty.", "Name at least one.")
     _check(named, labels, ranges, in_flight)
-    absolute = [url if "://" in url else os.path.abspath(os.path.expanduser(url)) for url in named]
     path = None if folder is None else Path(folder).absolute()
-    pairs = None if ranges is None else [None if each is None else (int(each[0]), int(each[1])) for each in ranges]
-    listed = ObjectList(absolute, pairs, options, path, max_bytes, in_flight, immutable)
+    listed = ObjectList([*map(_absolute, named)], ranges, options, path, max_bytes, in_flight, immutable)
     return ObjectDataset(listed, transform, labels)
+
+
+def _absolute(url: str) -> str:
+    return url if "://" in url else os.path.abspath(os.path.expanduser(url))
 
 
 def _check(urls: list[Any], labels: Any, ranges: Any, in_flight: int) -> None:
