@@ -147,7 +147,7 @@ class ObjectSource:
 
     def _request(self, place: int, known: str = "") -> ObjectRequest:
         some = self._listed.ranges[place] if self._listed.ranges is not None else None
-        start, stop = some or (None, None)
+        start, stop = (None, None) if some is None else map(int, some)
         return ObjectRequest(self._listed.urls[place], start, stop, known)
 
     def _name(self, request: ObjectRequest) -> str:
