@@ -6,6 +6,7 @@ FlatoutError            anything flatout reports to a person; `cli` turns it int
 |- ChangedTooLate       1: what samples are made from changed, seen only after batches were served
 |- ScriptFailed         1: the script itself ended with an error
 |- BadRecording         2: a recording is corrupt, truncated beyond use, foreign, or of another schema
+|- BadObject            2: an object of a store is missing, may not be read, has changed, or does not come whole
 |- BadTable             2: files are no table, differ from one another, are damaged, or have changed
 |- Interrupted          130: Ctrl-C
 """
@@ -13,6 +14,7 @@ FlatoutError            anything flatout reports to a person; `cli` turns it int
 from typing import Any
 
 __all__ = [
+    "BadObject",
     "BadRecording",
     "BadTable",
     "ChangedTooLate",
@@ -50,6 +52,12 @@ class UsageError(FlatoutError):
 
 class BadRecording(FlatoutError):
     """A file is not a recording that this version of flatout can read."""
+
+    exit_code = 2
+
+
+class BadObject(FlatoutError):
+    """An object of a store is not what a sample is to be made from: missing, refused, changed, or not whole."""
 
     exit_code = 2
 
