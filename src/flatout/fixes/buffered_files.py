@@ -26,12 +26,11 @@ BITWISE: what is computed does not depend on it. Each file gets the same bytes.
 
 Another program that follows a file (`tail -f`, a viewer) sees lines up to half a second later, and a process that is
 killed (SIGKILL, SIGTERM that nobody handles) or crashes loses those of its last half second, as a machine without power
-does in spite of `fsync`. A full disk shows at the next flush; an `fsync` that failed is told by the next `flush`, `fsync` or
-`close` of the file, or as it is opened next. Code that opens files without Python (a C++ tokenizer)
-and reads one that the script opens and closes in each step may miss its last half second. Times of change are those of
-the writing: of several files another one may be the newest. Several ranks, processes of `multiprocessing` other than
-loader workers, copies that the script forks and programs that it runs may read a file at any moment: nothing waits
-then.
+does in spite of `fsync`. A full disk shows at the next flush; an `fsync` that failed is told by the next `flush`,
+`fsync` or `close` of the file, or as it is opened next. Code that opens files without Python (a C++ tokenizer) and
+reads one that the script opens and closes in each step may miss its last half second. Times of change are those of the
+writing: of several files another one may be the newest. Several ranks, processes of `multiprocessing` other than loader
+workers, copies that the script forks and programs that it runs may read a file at any moment: nothing waits then.
 """
 
 import atexit

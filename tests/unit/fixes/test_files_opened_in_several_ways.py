@@ -305,7 +305,7 @@ def test_a_thread_that_has_died_is_followed_by_another_one(workdir, monkeypatch)
         behind.settle = settle
         appended(5)
         assert died.wait(10)
-        _until(lambda: not any(each.name == "flatout-files" for each in threading.enumerate()))
+        _until(lambda: not behind._thread.is_alive())
         appended(6)
         _until(lambda: on_disk("log.txt").endswith(b"5\n6\n"))
 
