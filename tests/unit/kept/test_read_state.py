@@ -301,11 +301,11 @@ LEVELS, NAMES = {1}, {1: 2.0}
 
 
 def of_set():
-    return [[repr(each) for each in LEVELS]] + [[tables.slow(1)]] * 2
+    return [repr(each) for each in LEVELS] + [tables.slow(1)]
 
 
 def of_keys():
-    return [[repr(each) for each in NAMES]] + [[tables.slow(1)]] * 2
+    return [repr(each) for each in NAMES] + [tables.slow(1)]
 
 
 @pytest.mark.parametrize("value", [True, 1.0])

@@ -9,7 +9,7 @@ import os
 import weakref
 from typing import Any
 
-from flatout.fixes.text_files.text_file import TextFile
+from flatout.fixes.text_files.text_file import GatheringHandle, TextFile
 from flatout.fixes.text_files.write_behind import WriteBehind
 
 __all__ = ["GatheredWriter"]
@@ -61,7 +61,7 @@ class GatheredWriter(_InEarnest):
         self._file, self._behind, self._appends = file, behind, appends
         self._real: io.FileIO | None = None
         self._num_bytes = 0  # that came from here
-        self._ref = weakref.ref(self)
+        self._ref: weakref.ref[GatheringHandle] = weakref.ref(self)
         with behind.lock:
             file.gathering = self._ref
             if not appends:
