@@ -281,7 +281,7 @@ class ReadState:
         ref = _hold(value)
         self._checks.append(lambda: "" if type(ref()) is kind else what)
         self._waiting.append((what, kind))
-        names = self._names | _OF_MEMBER if isinstance(value, enum.Enum) else self._names
+        names = self._names | {*_dict_of(value)} if isinstance(value, enum.Enum) else self._names  # `enum` reads them
         self._named(lambda: _dict_of(ref()), names, f"{kind.__name__}.{{}}")
         if isinstance(value, torch.nn.Module):
             for place in _PLACES:
@@ -365,7 +365,6 @@ def _is_ours(function: types.FunctionType) -> bool:
 
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
 _PLAIN = {object, enum.Enum, types.SimpleNamespace}
-_OF_MEMBER = {"_value_", "_name_"}
 _BY_KIND: dict[type, Callable[[ReadState, str, Any], None]] = {
     list: ReadState._list,
     tuple: ReadState._list,
