@@ -5,10 +5,11 @@
 It acts on text files that the script's own code, `logging` or `pathlib` opens to write or to append. What a `flush`, a
 line-buffered file or a handler of `logging` would write at once is written half a second later, by a thread, in order;
 `os.fsync(file.fileno())` follows it. A file that was opened and closed in three steps is opened once for all times that
-it is opened within half a second. Whoever in the process opens, stats, renames or removes such a file or a folder above
-it, forks, starts a program or sends a signal finds all of it written, and so does the end of the process: an error that
-nobody catches, `sys.exit`, `os._exit`. Binary files, files open for reading too, terminals, pipes and standard output
-are left alone; so is a file of which the script keeps the descriptor, that is open twice, or that has a second name.
+it is opened within half a second. What the script has not flushed stays in a buffer of the size that it would have.
+Whoever in the process opens, stats, renames or removes such a file or a folder above it, forks, starts a program or
+sends a signal finds all of it written, and so does the end of the process: an error that nobody catches, `sys.exit`,
+`os._exit`. Binary files, files open for reading too, terminals, pipes and standard output are left alone; so is a file
+of which the script keeps the descriptor, that is open twice, or that has a second name.
 
 ## Why it helps
 
@@ -25,11 +26,11 @@ BITWISE: what is computed does not depend on it. Each file gets the same bytes.
 
 Another program that follows a file (`tail -f`, a viewer) sees lines up to half a second later, and a process that is
 killed (SIGKILL, SIGTERM that nobody handles) or crashes loses those of its last half second, as a machine without power
-does in spite of `fsync`. A full disk shows at the next flush. Code that opens files without Python (a C++ tokenizer)
-and reads one that the script opens and closes in each step may miss its last half second. Times of change are those of
-the writing: of several files another one may be the newest. Several ranks, processes of `multiprocessing` other than
-loader workers, copies that the script forks and programs that it runs may read a file at any moment: nothing waits
-then.
+does in spite of `fsync`. A full disk shows at the next flush; an `fsync` that failed is told by the next `flush`,
+`fsync` or `close` of the file, or as it is opened next. Code that opens files without Python (a C++ tokenizer) and
+reads one that the script opens and closes in each step may miss its last half second. Times of change are those of the
+writing: of several files another one may be the newest. Several ranks, processes of `multiprocessing` other than loader
+workers, copies that the script forks and programs that it runs may read a file at any moment: nothing waits then.
 """
 
 import atexit
@@ -108,8 +109,7 @@ def patch(site: "Site") -> None:
     if not os.path.exists("/proc/self/fd"):
         raise RuntimeError("who has a file open is told by /proc, which this system does not have")
     behind = WriteBehind(lambda: site.hit("written later"), site.stand_back)
-    sync = os.fsync
-    texts = OpenedTexts(behind, lambda raw, path: DeferredWriter(raw, path, behind, sync), is_user_file)
+    texts = OpenedTexts(behind, partial(DeferredWriter, behind, os.fsync), is_user_file)
     programs = RunningPrograms(site, behind)
     hold_back(site, behind)
     site.wrap("builtins:open", texts.opening, always=True)

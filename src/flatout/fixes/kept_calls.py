@@ -24,8 +24,10 @@ how many calls were answered from memory (`on_change="warn"`: it goes on without
 
 Nothing is kept of functions that code of packages other than torch, NumPy, einops and a few of the standard library is
 called in, of generators, of functions inside others, on other devices than the CPU, in worker processes, while
-functions are compiled, and where looking and copying would take longer than a third of the call. `flatout run` says why
-where it never acts. A function that writes to its result is served: everybody gets a copy of his own. A name of such a
+functions are compiled, where looking and copying would take longer than a third of the call, and where a function
+returns a list, dictionary or tensor that it was given. Objects are followed by their attributes: of one whose class
+holds more (a `UserDict`, a `deque`, an array of the script's own class) nothing is kept. `flatout run` says why where
+it never acts. A function that writes to its result is served: everybody gets a copy of his own. A name of such a
 function is that of another function, which calls it: a script that compares functions by identity, or sets `__code__`
 of one that it got before, or reads its `__code__` and `__globals__`, sees that, and warnings with a `stacklevel` name
 that one's line. In your own code, make such a value once, where the model or the data are made.

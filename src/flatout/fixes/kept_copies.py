@@ -21,9 +21,9 @@ compared; a difference stops the training, or ends the fix with a warning (`on_c
 ## When it is wrong
 
 Tensors that ask for gradients, lie in pinned or shared memory, or are copied with another type are left alone, and so
-is every copy on another stream than the first, on other threads, and in compiled code. What is kept takes memory of
-the device. Systems that do not tell which pages of memory were written keep only small tensors. In your own code, make
-such a tensor a buffer of the module: `register_buffer`.
+is every copy on another stream than the first, on other threads, in compiled code, and while a CUDA graph is captured.
+What is kept takes memory of the device. Systems that do not tell which pages of memory were written keep only small
+tensors. In your own code, make such a tensor a buffer of the module: `register_buffer`.
 """
 
 from collections.abc import Mapping

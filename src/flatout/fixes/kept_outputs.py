@@ -15,11 +15,12 @@ the input and a copy of the output. Its gain is not measured yet.
 ## How equal
 
 BITWISE. The very batch that was computed before has its own outputs. Whether rows may also be put together in another
-way is tried: three batches, mixed from the rows of two each, must give the same bits as their rows did; a batch counts
-only rows of batches of its own size. A module that reads values of its batch back is served whole batches only. Calls
-whose outputs are kept are watched from inside: they may do nothing but compute. In addition 0.3% of the time goes to
-calling the module all the same; where a bit differs, the training stops with a line that says how many calls were
-answered from memory (`on_change="warn"`: it goes on without the fix).
+way is tried for each form of batch (size, shapes, types) and each mode of the module: three batches, mixed from the
+rows of two each, must give the same bits as their rows did; a batch counts only rows of batches of its own form. A
+module that reads values of its batch back is served whole batches only. Calls whose outputs are kept are watched from
+inside: they may do nothing but compute. In addition 0.3% of the time goes to calling the module all the same; where a
+bit differs, the training stops with a line that says how many calls were answered from memory (`on_change="warn"`: it
+goes on without the fix).
 
 ## When it is wrong
 

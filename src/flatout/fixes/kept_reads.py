@@ -4,8 +4,9 @@
 
 `numpy.load`, `numpy.loadtxt`, `numpy.genfromtxt`, `numpy.fromfile`, `torch.load`, `cv2.imread`, `soundfile.read` and
 `scipy.io.wavfile.read` of a path are answered from memory from the second time on, for as long as the file has the
-number, size and times that it had. It is meant for loops that make their batches by hand: those of a `DataLoader` are
-served by `compiled-input` and `cached-input`.
+number, size and times that it had. It is meant for loops that make their batches by hand, and acts in the training
+process alone: each worker would keep as much once more. Those of a `DataLoader` are served by `compiled-input` and
+`cached-input`.
 
 ## Why it helps
 

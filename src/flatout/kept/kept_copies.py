@@ -80,6 +80,8 @@ class KeptCopies:
         device = asked_device(name, args, asked)
         if device is None or device.type != self._kind or off_main_thread() or unusual_moment():
             return None
+        if self._kind == "cuda" and torch.cuda.is_current_stream_capturing():  # it is copied when the graph is run
+            return None
         part = tuple(tensor.shape), tensor.stride(), tensor.data_ptr(), tensor.dtype
         return id(_base(tensor)), part, device, bool(kwargs.get("copy"))
 
@@ -163,8 +165,6 @@ class KeptCopies:
         """Return the stream that work goes to just now: what is kept was made on it, and is there for what follows."""
         if self._kind != "cuda":
             return 0
-        if torch.cuda.is_current_stream_capturing():
-            return -1
         return int(torch.cuda.current_stream().cuda_stream)
 
 

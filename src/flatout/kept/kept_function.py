@@ -78,7 +78,8 @@ class KeptFunction:
         self._calls: OrderedDict[object, _Call] = OrderedDict()
         self._ambient: Ambient | None = None
         self._num_bytes = self._served = self._lost = 0
-        os.register_at_fork(after_in_child=self._forked)
+        forked = weakref.WeakMethod(self._forked)
+        os.register_at_fork(after_in_child=lambda: (known := forked()) and known())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns."""
@@ -164,6 +165,8 @@ class KeptFunction:
             seen.refuse("it changes what it is given")
         if not seen.refused:
             try:
+                if set(numbers_in(seen.result)) & set(numbers_in((args, kwargs))):
+                    seen.refuse("it returns what it is given")
                 seen.refuse(self._begin(call, seen, what) if call.seen is None else self._keep(key, call, seen))
             except Unkeepable as error:
                 seen.refuse(str(error))

@@ -9,6 +9,7 @@ their rows did, and as long as none comes out otherwise.
 import os
 import time
 import weakref
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +34,8 @@ __all__ = ["KeptModule", "is_hooked"]
 _PACKAGES = ("torch.nn", "torch.autograd", "torch.amp", "torchvision", "timm")  # whose modules only compute
 _PLAIN = (bool, int, str, bytes, type(None))
 _DECIDING = ("_local_scalar_dense", "nonzero", "aten.equal", "unique", "masked_select")
-_MIXED = 3  # batches that must come out as their rows did
+_MIXED = 3  # batches of one form that must come out as their rows did
+_MOST_FORMS = 4  # of which the last batch is held
 _MOST_CHANGES, _MOST_MISSED = 8, 32
 _WORTH = 0.33  # of a call, at most, for the digests of its rows
 
@@ -43,7 +45,9 @@ class _Known:
 
     def __init__(self, name: str, module: Any, fits: Fits) -> None:
         self.outputs = RowOutputs(fits)
-        self.latest: tuple[RowsGiven, Any] | None = None  # the batch that was computed last, copied
+        self.mixed: Counter[object] = Counter()
+        """Of each form, batches that came out as their rows did; -1: one did not, or may go another way for others."""
+        self.latest: OrderedDict[object, Any] = OrderedDict()  # of each form, the batch that was computed last, copied
         self.unwatched: list[str] = []
         self._name, self._ref = name, weakref.ref(module)
         self._begin()
@@ -77,7 +81,6 @@ class _SoFar:
 
     served: int = 0
     changes: int = 0
-    mixed: int = 0  # batches that came out as their rows did; -1: one did not, or may go another way for others
     missed: int = 0  # batches of known rows that are not put together
     full: bool = False
 
@@ -94,7 +97,8 @@ class KeptModule:
         self._ambient: Ambient | None = None
         self._so_far = _SoFar()
         self._plain_s: float | None = None
-        os.register_at_fork(after_in_child=self._forked)
+        forked = weakref.WeakMethod(self._forked)
+        os.register_at_fork(after_in_child=lambda: (known := forked()) and known())
 
     def _forked(self) -> None:
         self.off = True
@@ -117,11 +121,12 @@ class KeptModule:
         if known is None:
             return inner(*args, **kwargs)
         given = RowsGiven((settings_now(), *given.form), given.keys)
-        if known.outputs.knows_whole(given) or (self._so_far.mixed >= _MIXED and known.outputs.knows(given)):
+        agreed = known.mixed[given.form]
+        if known.outputs.knows_whole(given) or (agreed >= _MIXED and known.outputs.knows(given)):
             return self._answered(known, given, inner, args, kwargs)
         if self._so_far.full:
             return inner(*args, **kwargs)
-        self._so_far.missed += self._so_far.mixed < 0 and known.outputs.knows(given)
+        self._so_far.missed += agreed < 0 and known.outputs.knows(given)
         if self._so_far.missed > _MOST_MISSED * (1 + self._so_far.served):
             self.stop("a row depends on the rest of its batch, and batches are put together in another way each time")
             return inner(*args, **kwargs)
@@ -178,7 +183,7 @@ class KeptModule:
         refused = seen.refused
         try:
             refused = refused or self._keep(known, given, seen.result, (args, kwargs))
-            if not refused and 0 <= self._so_far.mixed < _MIXED:
+            if not refused and 0 <= known.mixed[given.form] < _MIXED:
                 self._try_mixed(known, given, inner, args, kwargs)
         except Unkeepable as error:
             refused = str(error)
@@ -196,7 +201,7 @@ class KeptModule:
             return f"a call changes {changed}"
         held = {one.untyped_storage().data_ptr() for one in _tensors_in(inputs)}
         held |= {one.untyped_storage().data_ptr() for one in (*self._module.parameters(), *self._module.buffers())}
-        self._so_far.full = not known.outputs.add(given, outputs, held, whole=self._so_far.mixed < _MIXED)
+        self._so_far.full = not known.outputs.add(given, outputs, held, whole=known.mixed[given.form] < _MIXED)
         return (
             "its outputs do not fit into memory, and none came back"
             if self._so_far.full and not self._so_far.served
@@ -204,23 +209,27 @@ class KeptModule:
         )
 
     def _try_mixed(self, known: _Known, given: RowsGiven, inner: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        """Compute a batch mixed from this one and the one before, where it is of the same form."""
-        latest, number = known.latest, len(given.keys)
-        known.latest = given, _copied((args, kwargs))
-        if latest is None or latest[0].form != given.form or number < 2:
+        """Compute a batch mixed from this one and the one of its form before."""
+        form, number = given.form, len(given.keys)
+        latest = known.latest.pop(form, None)
+        if len(known.latest) >= _MOST_FORMS:
+            known.latest.popitem(last=False)
+        known.latest[form] = _copied((args, kwargs))
+        if latest is None or number < 2:
             return
-        if not self._so_far.mixed and _decides(inner, args, kwargs):
-            self._so_far.mixed, known.latest = -1, None
+        if not known.mixed[form] and _decides(inner, args, kwargs):
+            known.mixed[form] = -1
+            del known.latest[form]
             return
-        some, named = mixed((args, kwargs), latest[1], number)
+        some, named = mixed((args, kwargs), latest, number)
         rows = rows_given(some, named)
-        if rows is None or rows.form != given.form[1:]:
+        if rows is None or rows.form != form[1:]:
             return
-        wanted = RowsGiven(given.form, rows.keys)
+        wanted = RowsGiven(form, rows.keys)
         agrees = known.outputs.knows(wanted) and _same(known.outputs.make(wanted), inner(*some, **named))
-        self._so_far.mixed = self._so_far.mixed + 1 if agrees else -1  # then only whole batches come from memory
-        if self._so_far.mixed in (-1, _MIXED):
-            known.latest = None
+        known.mixed[form] = known.mixed[form] + 1 if agrees else -1  # then only whole batches come from memory
+        if known.mixed[form] in (-1, _MIXED):
+            del known.latest[form]
 
     # -- a batch that is known ----------------------------------------------------------------------------------
 

@@ -60,6 +60,11 @@ class KeptReads:
                 kept._is_mapped(args[0])
 
         sys.addaudithook(hook)
+        forked = weakref.WeakMethod(self._forked)
+        os.register_at_fork(after_in_child=lambda: (known := forked()) and known())
+
+    def _forked(self) -> None:
+        self.off = True  # each worker would keep as much once more
 
     def reading(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return what stands for a function that reads a file, the first argument, and is called `name`."""

@@ -108,7 +108,7 @@ def numbers_in(value: Any) -> Iterator[tuple[str, int]]:
         yield from _places(id(value), value.untyped_storage().data_ptr())
     elif kind is _ndarray():
         yield from _places(id(value), value.__array_interface__["data"][0])
-    elif kind in (list, tuple, dict) and value:
+    elif kind in (list, tuple, dict):
         if kind is not tuple:
             yield "object", id(value)
         for each in value.values() if kind is dict else value:

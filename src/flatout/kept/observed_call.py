@@ -21,7 +21,7 @@ from flatout.watch.components import OUT_OF_SIGHT, names_in
 from flatout.watch.dataset_state import random_states, undrawn
 from flatout.watch.no_collection import no_collection
 
-__all__ = ["COMPUTES", "ObservedCall", "observe"]
+__all__ = ["COMPUTES", "ObservedCall", "is_let_through", "observe"]
 
 COMPUTES = {"torch", "numpy", "math", "cmath", "itertools", "operator", "functools", "collections", "typing"}
 COMPUTES |= {"einops", "numbers", "fractions", "types"}
@@ -152,10 +152,15 @@ def _of_python(module: str, name: str, packages: tuple[str, ...]) -> str:
         return ""
     if module == "torch.nn.modules.module" and name == "__getattr__":
         return ""
-    computes = module.lstrip("_") in _PYTHON or module in _PYTHON or module.startswith(("numpy", "einops", *packages))
-    if computes and not module.startswith(_NOT) and not _acts(name):
+    if is_let_through(module, packages) and not _acts(name):
         return ""
     return f"it calls {module or 'code of an unknown module'}.{name}"
+
+
+def is_let_through(module: str, packages: tuple[str, ...] = ()) -> bool:
+    """Return whether functions of an installed module may run in a call that is watched."""
+    computes = module.lstrip("_") in _PYTHON or module in _PYTHON or module.startswith(("numpy", "einops", *packages))
+    return computes and not module.startswith(_NOT)
 
 
 def _acts(name: str) -> bool:

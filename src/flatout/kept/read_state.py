@@ -7,6 +7,7 @@ What cannot be followed to its end is a reason to keep nothing.
 
 import argparse
 import collections
+import enum
 import functools
 import sys
 import types
@@ -16,8 +17,8 @@ from typing import Any
 
 import torch
 
-from flatout.kept.observed_call import COMPUTES, ObservedCall
-from flatout.watch.components import handle_of, is_filled, is_own, module_of, names_in
+from flatout.kept.observed_call import COMPUTES, ObservedCall, is_let_through
+from flatout.watch.components import attributes_of, handle_of, is_filled, is_own, module_of, names_in
 from flatout.watch.memory.object_graph import available
 from flatout.watch.memory.object_kinds import POINTERS, is_immutable
 from flatout.watch.state_watch import StateWatch
@@ -127,11 +128,10 @@ class ReadState:
             self._class(what, value)
         elif isinstance(value, torch.Tensor) or kind is _ndarray():
             self._array(what, value)
-        elif is_immutable(value) or kind is _FIELD or module_of(kind) == "torch.autograd.grad_mode":
+        elif _is_constant(value):
             return
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
-            self._waiting.append((what, tuple(value)))
-            self._class(what, kind)
+            self._fields(what, value)
         elif handle_of(value):
             self._refuse(f"it reads {handle_of(value)} ({what})")
         elif is_own(module_of(kind)) or isinstance(value, torch.nn.Module) or kind in _NAMESPACES:
@@ -173,7 +173,7 @@ class ReadState:
 
         def check() -> str:
             same = len(value) == len(held) and all(
-                key == known and _alike(now, one())
+                _alike(key, known) and _alike(now, one())
                 for (key, now), (known, one) in zip(value.items(), held, strict=True)
             )
             return "" if same else what
@@ -187,7 +187,14 @@ class ReadState:
             self._refuse(f"{what} is a set that cannot be compared at each call")
             return
         before = list(value)
-        self._checks.append(lambda: "" if list(value) == before else what)
+        self._checks.append(lambda: "" if len(value) == len(before) and all(map(_alike, value, before)) else what)
+
+    def _fields(self, what: str, value: Any) -> None:
+        """Follow a named tuple."""
+        if attributes_of(value) is not None:
+            self._refuse(f"{what} is a tuple with attributes, which cannot be followed")
+        self._waiting.append((what, tuple(tuple.__iter__(value))))
+        self._class(what, type(value))
 
     def _function(self, what: str, value: types.FunctionType) -> None:
         ref = weakref.ref(value)
@@ -268,13 +275,14 @@ class ReadState:
 
     def _instance(self, what: str, value: Any) -> None:
         kind = type(value)
-        if not isinstance(_dict_of(value), dict) or isinstance(value, (list, dict, tuple, set, str, int, float)):
+        if attributes_of(value) is None or not all(map(_holds_attributes_alone, kind.__mro__)):
             self._refuse(f"{what} is an object of {kind.__name__}, which cannot be followed")
             return
         ref = _hold(value)
         self._checks.append(lambda: "" if type(ref()) is kind else what)
         self._waiting.append((what, kind))
-        self._named(lambda: _dict_of(ref()), self._names, f"{kind.__name__}.{{}}")
+        names = self._names | {*_dict_of(value)} if isinstance(value, enum.Enum) else self._names  # `enum` reads them
+        self._named(lambda: _dict_of(ref()), names, f"{kind.__name__}.{{}}")
         if isinstance(value, torch.nn.Module):
             for place in _PLACES:
                 self._named(
@@ -282,6 +290,28 @@ class ReadState:
                     self._names,
                     f"{kind.__name__}.{{}}",
                 )
+
+
+def _is_constant(value: Any) -> bool:
+    kind = type(value)
+    if kind is _FIELD or module_of(kind) == "torch.autograd.grad_mode":
+        return True
+    return is_immutable(value) and not is_own(module_of(kind))  # a class of the user's may add attributes
+
+
+def _holds_attributes_alone(kind: type) -> bool:
+    """Return whether a class gives its objects nothing but attributes that are read by name where that is seen.
+
+    Neither fields of compiled code, as a list or a `bytearray` has, nor attributes that code which may run in a call
+    reads for it, as `collections.UserDict` does.
+    """
+    if kind in _PLAIN:
+        return True
+    places = sum(name in vars(kind) for name in ("__dict__", "__weakref__"))
+    if kind.__itemsize__ or kind.__basicsize__ - kind.__base__.__basicsize__ > places * tuple.__itemsize__:  # type: ignore[union-attr]
+        return False
+    module = module_of(kind)
+    return is_own(module) or not is_let_through(module) or vars(kind).get("__slots__") == ()
 
 
 def _hold(value: Any) -> Callable[[], Any]:
@@ -334,6 +364,7 @@ def _is_ours(function: types.FunctionType) -> bool:
 
 
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_PLAIN = {object, enum.Enum, types.SimpleNamespace}
 _BY_KIND: dict[type, Callable[[ReadState, str, Any], None]] = {
     list: ReadState._list,
     tuple: ReadState._list,

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -238,3 +239,25 @@ def test_a_tensor_that_is_swapped_is_let_go_before():
     swap = copies.kept.swapping(torch.utils.swap_tensors)
     swap(one, other)
     assert copies(one).sum() == 0 and copies(other).sum() == 7
+
+
+def test_copies_made_while_a_graph_is_captured_are_neither_kept_nor_answered(monkeypatch):
+    captured, made = [], []
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: bool(captured))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: types.SimpleNamespace(cuda_stream=7))
+    copies = KeptCopies("cuda", Reports(pace=Never()), lambda: made.append("answered"))
+    copy = copies.copying("to", lambda tensor, *args, **kwargs: made.append("made") or _to(tensor, "cpu", copy=True))
+    mask = torch.randn(8)
+    captured.append(1)
+    for _ in range(6):
+        copy(mask, "cuda")
+    assert made == ["made"] * 6
+    captured.clear()
+    for _ in range(5):
+        copy(mask, "cuda")
+    assert made[6:] == ["made"] * 3 + ["answered"] * 2
+    captured.append(1)
+    copy(mask, "cuda")
+    captured.clear()
+    copy(mask, "cuda")
+    assert made[11:] == ["made", "answered"]

@@ -11,6 +11,7 @@ import math
 import os
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -397,6 +398,41 @@ def test_nothing_is_answered_on_other_threads_in_forked_processes_and_under_trac
         kept.call(120, 16)
         os._exit(kept.acted - before)
     assert os.waitpid(process, 0)[1] == 0
+
+
+def given_back(rows):
+    tables.slow(4)
+    return rows
+
+
+def given_inside(rows):
+    tables.slow(4)
+    return {"rows": rows["inner"], "more": [1]}
+
+
+@pytest.mark.parametrize("make", [lambda: [1, 2], lambda: {"inner": [1]}, list, dict])
+@pytest.mark.parametrize("function", [given_back, given_inside])
+def test_what_is_given_is_returned_itself(function, make):
+    if function is given_inside:
+        make = {"inner": make()}.copy
+    kept = Kept(function)
+    for _ in range(8):
+        rows = make()
+        if function is given_inside:
+            rows["inner"] = type(rows["inner"])(rows["inner"])
+        given, wanted = kept.call(rows), function(rows)
+        assert (given is wanted) or (given["rows"] is wanted["rows"])
+    assert kept.acted == 0
+    assert kept.left == [f"{function.__name__}: it returns what it is given"]
+
+
+def test_a_function_that_nobody_has_any_more_is_forgotten_with_its_results():
+    kept = Kept(tables.lists)
+    assert kept.again(4) > 0
+    ref = weakref.ref(kept.call)
+    del kept
+    gc.collect()
+    assert ref() is None
 
 
 def secretly(kept, key_result):

@@ -3,6 +3,9 @@
 Covers flatout.kept.row_outputs through it, too.
 """
 
+import gc
+import weakref
+
 import pytest
 import torch
 from tests.unit.fixes.training import same_bits
@@ -113,6 +116,53 @@ def test_rows_that_depend_on_their_batch_come_back_in_whole_batches_alone(kind):
         order = torch.randperm(48, generator=torch.Generator().manual_seed(seed))
         assert kept.passes(data[order].split(8), times=1) == 0
     assert kept.passes(data.split(8), times=2) > 0
+
+
+class MeanOfFour(Encoder):
+    """Rows that depend on their batch where that is a small one."""
+
+    def forward(self, x):
+        return self.layers(x - x.mean() if len(x) == 4 else x).mean((2, 3))
+
+
+def test_batches_of_each_form_are_proven_by_themselves():
+    kept, data = Kept(MeanOfFour()), images(48)
+    for seed in range(6):
+        order = torch.randperm(48, generator=torch.Generator().manual_seed(seed))
+        kept.passes(data[order].split(8), times=1)
+    acted = kept.acted
+    assert acted >= 6, kept.left
+    for seed in range(4):
+        order = torch.randperm(24, generator=torch.Generator().manual_seed(seed))
+        assert kept.passes(data[order].split(4), times=1) == 0
+    assert kept.passes(data.split(8), times=1) == 6
+    assert kept.passes(data[:24].split(4), times=2) >= 6
+
+
+def test_batches_of_two_forms_in_turn_are_both_put_together_anew():
+    kept, data = Kept(Encoder()), images(48)
+    for seed in range(8):
+        order = torch.randperm(48, generator=torch.Generator().manual_seed(seed))
+        batches = [*data[order[:24]].split(8), *data[order[24:]].split(6)]
+        kept.passes(batches[::2] + batches[1::2], times=1)
+    known = next(iter(kept.kept._known.values()))
+    assert list(known.mixed.values()) == [kept_module._MIXED] * 2
+    assert not known.latest
+
+
+def test_a_batch_is_held_of_a_few_forms_alone():
+    kept, data = Kept(Encoder()), images(48)
+    kept.passes([data[:number] for number in range(2, 20)], times=1)
+    assert len(next(iter(kept.kept._known.values())).latest) == kept_module._MOST_FORMS
+
+
+def test_a_module_that_nobody_has_any_more_is_forgotten_with_its_outputs():
+    kept = Kept(Encoder())
+    kept.passes(images(16).split(8))
+    ref = weakref.ref(kept.kept)
+    del kept
+    gc.collect()
+    assert ref() is None
 
 
 def test_weights_that_change_are_seen_whoever_writes():

@@ -1,7 +1,9 @@
 """What is read from files again and again, kept: the same values, and none of a file that has changed."""
 
+import gc
 import os
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -214,3 +216,27 @@ def test_the_kind_of_a_file_system_is_found(monkeypatch):
     monkeypatch.undo()
     assert kept_reads._kind_of(os.stat("/proc").st_dev) == "proc"
     assert kept_reads._kind_of(1 << 30) == "unknown"
+
+
+def test_a_process_that_is_forked_reads_and_keeps_nothing():
+    path, reads = saved(), Reads()
+    for _ in range(3):
+        reads(path)
+    assert reads.acted == 2
+    child = os.fork()
+    if not child:
+        for _ in range(3):
+            reads._call(path)
+        os._exit(reads.acted - 2)
+    assert os.waitpid(child, 0)[1] == 0
+    reads(path)
+    assert reads.acted == 3
+
+
+def test_what_nobody_reads_any_more_is_forgotten():
+    reads = Reads()
+    reads(saved())
+    ref = weakref.ref(reads.kept)
+    del reads
+    gc.collect()
+    assert ref() is None

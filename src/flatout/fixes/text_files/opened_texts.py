@@ -21,7 +21,7 @@ _PATHS = (str, type(Path()))  # of files, never changed
 _MOST_PATHS = 4096
 _HANDED = ("flatout", "pathlib", "logging")  # modules that open files for those who call them
 
-MakeWriter = Callable[[io.FileIO, str], io.BufferedWriter]
+MakeWriter = Callable[[io.FileIO, str, int], io.BufferedWriter]
 
 
 _Way = tuple[Any, str, str | None, str | None, str | None, int]
@@ -31,7 +31,7 @@ _Way = tuple[Any, str, str | None, str | None, str | None, int]
 class _Reopened:
     """What is known of a file that is opened one way."""
 
-    __slots__ = ("encoding", "errors", "file", "is_sure", "line_buffering", "num_steps", "step")
+    __slots__ = ("encoding", "errors", "file", "is_sure", "line_buffering", "num_bytes", "num_steps", "step")
 
     def __init__(self) -> None:
         """It was not opened yet."""
@@ -39,6 +39,14 @@ class _Reopened:
         self.file: TextFile | None = None
         self.is_sure = False  # that nobody else had the file open, when that was asked last
         self.encoding, self.errors, self.line_buffering = "", "", False
+        self.num_bytes = io.DEFAULT_BUFFER_SIZE  # of the buffer
+
+    def opened_unseen(self) -> None:
+        """Have it asked afresh whether the file is open when text may wait: who got it just now is not noticed."""
+        self.is_sure = False
+        if self.file is not None and self.file.looks_left and not self.file.looked:
+            self.file.looked = True
+            self.file.looks_left += 1  # it was nobody's look
 
     def may_gather(self, file: TextFile) -> bool:
         """Return whether text may be gathered; a file that somebody looked at is opened in earnest for some steps."""
@@ -54,7 +62,7 @@ class OpenedTexts:
     """Opens files: in earnest, with a writer whose text may wait, or not at all where many were opened before."""
 
     def __init__(self, behind: WriteBehind, make_writer: MakeWriter, is_the_scripts: Callable[[str], bool]) -> None:
-        """Know no file; `make_writer(raw, path)` makes the writer of a file that is open.
+        """Know no file; `make_writer(raw, path, num_bytes)` makes the writer of an open file, with such a buffer.
 
         `is_the_scripts`: whether code of a file is the script's own.
         """
@@ -111,7 +119,9 @@ class OpenedTexts:
         """Return an open file that opens none."""
         file.raise_error()
         below = GatheredWriter(file, self._behind, name, appends="a" in mode)
-        text = _text(below, known.encoding, known.errors, newline, known.line_buffering, mode)
+        text = _text(
+            io.BufferedWriter(below, known.num_bytes), known.encoding, known.errors, newline, known.line_buffering, mode
+        )
         below.is_made = True
         return text
 
@@ -122,24 +132,26 @@ class OpenedTexts:
         below = getattr(text, "buffer", None)
         if type(text) is not io.TextIOWrapper or type(below) is not io.BufferedWriter or text.isatty():
             return text
+        num_bytes = below.__sizeof__() - io.BufferedWriter.__basicsize__
         if known.step != self.step:
             known.num_steps, known.step = known.num_steps + 1, self.step
             if known.num_steps == _STEPS and "x" not in mode and codecs.lookup(text.encoding).name in _PLAIN:
                 known.file = self._behind.file(path, text.fileno())
-                known.encoding, known.errors, known.line_buffering = (
-                    text.encoding,
-                    text.errors or "",
-                    text.line_buffering,
-                )
+                known.encoding, known.errors, known.num_bytes = text.encoding, text.errors or "", num_bytes
+                known.line_buffering = text.line_buffering
         if known.num_steps > _STEPS and not self._behind.waits:  # it is open for a moment
+            known.opened_unseen()
             return text
         encoding, errors, by_line = text.encoding, text.errors or "", text.line_buffering
-        return _text(self._make_writer(text.detach().detach(), path), encoding, errors, newline, by_line, mode)
+        writer = self._make_writer(text.detach().detach(), path, num_bytes)
+        return _text(writer, encoding, errors, newline, by_line, mode)
 
     def _in_earnest(self, original: Callable[..., Any], given: tuple[Any, ...], path: str) -> Any:
         """Open a file; nobody looks at one that is known and that we do not have open."""
         file = self._behind.pending.get(self._behind.place(path) or "")
-        if file is None or file.num_open or file.is_gathered:
+        if file is not None:
+            file.raise_error()
+        if file is None or file.num_open or file.gathering is not None:
             return original(*given)
         if file.num_bytes:
             self._behind.write(file)

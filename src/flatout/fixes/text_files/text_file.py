@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-__all__ = ["FileWriter", "TextFile", "identity", "places_of"]
+__all__ = ["FileWriter", "GatheringHandle", "TextFile", "identity", "place_of", "places_of"]
 
 _MOST_LOOKS = 8  # of somebody at one file; whoever looks more often gains nothing from text that waits
 _OPEN_FILES, _MAPPED = "/proc/self/fd", "/proc/self/maps"
@@ -28,8 +28,17 @@ class FileWriter(Protocol):
         """Leave it to another process."""
 
 
+class GatheringHandle(Protocol):
+    """Takes text of a file without having it open."""
+
+    def opened(self) -> object:
+        """Open the file in earnest."""
+
+
 class TextFile:
     """What waits of one file: text that open writers have flushed, text that was gathered, a sync.
+
+    Text is gathered only while no writer has the file open, so that there is never some of both.
 
     Attributes:
         path: absolute, without symbolic links.
@@ -37,22 +46,23 @@ class TextFile:
         looked: somebody may have opened it, or may see it otherwise, since that was found out last.
         looks_left: how often somebody may look until nothing of it waits any more.
         num_open: how many writers of ours have it open.
-        is_gathered: a writer of ours takes text without having it open.
+        gathering: a handle of ours that takes text without having it open.
         num_bytes: how much was gathered; that a file is to be emptied counts as one.
         is_synced: the script asks for its descriptor to sync it, and for nothing else.
+        error: what went wrong when it was written or synced, and the script does not know yet.
     """
 
     def __init__(self, path: str, places: tuple[str, ...]) -> None:
         """Nothing waits; who else has the file is not known."""
         self.path, self.places = path, places
         self.looked, self.num_open, self.num_bytes = True, 0, 0
-        self.is_gathered = False
+        self.gathering: weakref.ref[GatheringHandle] | None = None
         self.looks_left = _MOST_LOOKS
         self._writers: dict[int, weakref.ref[FileWriter]] = {}
         self._parts: deque[bytes | None] = deque()  # None: the file is emptied
         self.is_synced = False
         self._sync: tuple[int, Callable[[int], None]] | None = None  # a descriptor to be synced and closed, and by what
-        self._error: OSError | None = None
+        self.error: OSError | None = None
 
     @property
     def may_wait(self) -> bool:
@@ -63,7 +73,7 @@ class TextFile:
             self.looked = held or not _is_at(self.path, self.places[0])
             if self.looked:
                 self.retire()
-        return self.looks_left > 0 and self.num_open <= 1 and not self.is_gathered
+        return self.looks_left > 0 and self.num_open <= 1 and self.gathering is None
 
     def retire(self) -> None:
         """Let nothing of it wait any more: who looks at it is not noticed."""
@@ -97,20 +107,16 @@ class TextFile:
             OSError: it cannot be written. What an open writer holds stays there; gathered text is lost.
         """
         try:
-            while self._writers:
-                writer = self._writers.popitem()[1]()
-                if writer is not None:
-                    writer.settle()
             if self._parts:
                 self._write_gathered()
         finally:
-            waiting, self._sync = self._sync, None
-            if waiting is not None:
-                number, sync = waiting
-                try:
-                    sync(number)
-                finally:
-                    os.close(number)
+            try:
+                while self._writers:
+                    writer = self._writers.popitem()[1]()
+                    if writer is not None:
+                        writer.settle()
+            finally:
+                self._sync_closed()
 
     def forget(self) -> None:
         """Drop what waits: the process that this one is forked from writes it."""
@@ -125,11 +131,25 @@ class TextFile:
             self._sync = None
 
     def raise_error(self) -> None:
-        """Raise, once, what went wrong when gathered text was written."""
-        error, self._error = self._error, None
+        """Raise, once, what went wrong when it was written or synced and could not be told at once."""
+        error, self.error = self.error, None
         if error is not None:
             self.retire()
             raise error
+
+    def _sync_closed(self) -> None:
+        """Sync the file where a writer that is closed by now was asked to."""
+        waiting, self._sync = self._sync, None
+        if waiting is None:
+            return
+        number, sync = waiting
+        try:
+            sync(number)
+        except OSError as error:
+            self.error = error
+            raise
+        finally:
+            os.close(number)
 
     def _write_gathered(self) -> None:
         text: list[bytes] = []
@@ -140,8 +160,9 @@ class TextFile:
                 text, empties = [], True
             else:
                 text.append(part)
-        left, is_open = memoryview(b"".join(text)), False
+        left, is_open, is_joined = memoryview(b""), False, False
         try:
+            left, is_joined = memoryview(b"".join(text)), True
             how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_APPEND | (os.O_TRUNC if empties else 0)
             number = _open(self.path, how, 0o666)
             is_open = True
@@ -151,18 +172,27 @@ class TextFile:
             finally:
                 os.close(number)
         except OSError as error:
-            self._error = error
+            self.error = error
             raise
-        except BaseException:  # Ctrl-C: what is left is written later
-            self._parts.extendleft([bytes(left)] if left.nbytes else [])
-            self._parts.extendleft([None] if empties and not is_open else [])
-            self.num_bytes = left.nbytes + (empties and not is_open)
+        except BaseException:  # Ctrl-C, out of memory: what is left is written later
+            rest = [bytes(left)] if is_joined else text
+            waiting = [*([None] if empties and not is_open else []), *filter(None, rest)]
+            self._parts.extendleft(reversed(waiting))
+            self.num_bytes += sum(1 if part is None else len(part) for part in waiting)
             raise
 
 
 def identity(found: os.stat_result) -> str:
     """Return what tells a file or a folder from all others, whatever its path."""
     return f"{found.st_dev}:{found.st_ino}"
+
+
+def place_of(number: int) -> str:
+    """Return what tells an open file from all others, an empty string where its descriptor is none."""
+    try:
+        return identity(_fstat(number))
+    except OSError:
+        return ""
 
 
 def places_of(path: str, number: int) -> tuple[str, ...]:
@@ -195,18 +225,11 @@ def _is_held(place: str, num_ours: int) -> bool:
             mapped = any(line.split(None, 5)[4] == inode for line in file)
     except OSError:
         return True
-    return mapped or sum(_is_of(int(number), place) for number in numbers) > num_ours
+    return mapped or sum(place_of(int(number)) == place for number in numbers) > num_ours
 
 
 def _is_at(path: str, place: str) -> bool:
     try:
         return identity(_stat(path)) == place
-    except OSError:
-        return False
-
-
-def _is_of(number: int, place: str) -> bool:
-    try:
-        return identity(_fstat(number)) == place
     except OSError:
         return False

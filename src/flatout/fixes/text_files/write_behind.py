@@ -26,6 +26,7 @@ class WriteBehind:
     Attributes:
         waits: text waits just now; otherwise it is written when it is flushed.
         pending: the files that are known, by their places, whether text of them waits or not.
+        lock: held by whoever changes what waits, or writes it.
     """
 
     def __init__(self, acted: Callable[[], None], left: Callable[[str], None]) -> None:
@@ -36,35 +37,36 @@ class WriteBehind:
         self._places: set[str] = set()  # of these files and of the folders above them
         self._acted, self._left = acted, left
         self._due: dict[str, TextFile] = {}
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()  # of the process whose text may wait
-        os.register_at_fork(before=self._fork, after_in_parent=self._lock.release, after_in_child=self._forked)
+        os.register_at_fork(before=self._fork, after_in_parent=self.lock.release, after_in_child=self._forked)
 
     def file(self, path: str, number: int) -> TextFile | None:
         """Return what is known of an open file; None where its text cannot wait."""
-        with self.threads.quietly():
-            path = os.path.realpath(path)
-            places = places_of(path, number)
-        if not places:
-            self._left(f"{os.path.basename(path)} has a second name, or is no plain file")
-            return None
-        known = self.pending.get(places[0])
-        if known is not None and known.path == path:
-            return known
-        if known is not None or len(self.pending) >= _MOST_KNOWN:
-            self._forget(lambda file: file is known or not (file.num_open or file.is_gathered))
-        self.pending[places[0]] = made = TextFile(path, places)
-        self._places.update(places)
-        return made
+        with self.lock:
+            with self.threads.quietly():
+                path = os.path.realpath(path)
+                places = places_of(path, number)
+            if not places:
+                self._left(f"{os.path.basename(path)} has a second name, or is no plain file")
+                return None
+            known = self.pending.get(places[0])
+            if known is not None and known.path == path:
+                return known
+            if known is not None or len(self.pending) >= _MOST_KNOWN:
+                self._forget(lambda file: file is known or not (file.num_open or file.gathering))
+            self.pending[places[0]] = made = TextFile(path, places)
+            self._places.update(places)
+            return made
 
     def add(self, file: TextFile) -> None:
         """Have what waits of a file written in a moment."""
-        with self._lock:
+        with self.lock:
             if file.places[0] not in self._due:
                 self._due[file.places[0]] = file
                 self._acted()
-            if self._thread is not None:
+            if self._thread is not None and self._thread.is_alive():
                 return
             self._thread = threading.Thread(target=self._work, name="flatout-files", daemon=True)
         try:
@@ -75,7 +77,7 @@ class WriteBehind:
 
     def write(self, file: TextFile) -> None:
         """Write what waits of a file now."""
-        with self._lock:
+        with self.lock:
             self._due[file.places[0]] = file
             self._write(file)
 
@@ -102,18 +104,19 @@ class WriteBehind:
 
     def wait(self, path: str | None = None) -> None:
         """Write what waits at that place or below it; without it, everything. Somebody may be looking from now on."""
-        with self._lock:
+        with self.lock:
             for file in list(self.pending.values()):
                 if path is None or path in file.places:
                     self._write(file)
                     file.looked = True
+                    _open_gathering(file)
             self._forget(lambda file: not file.looks_left)
 
     def settle(self) -> None:
         """Write everything that waits."""
-        with self._lock:
-            while self._due:
-                self._write(next(iter(self._due.values())))
+        with self.lock:
+            for file in list(self._due.values()):
+                self._write(file)
 
     def switch(self, *, on: bool) -> None:
         """Let text wait from now on, or write it when it is flushed."""
@@ -139,6 +142,9 @@ class WriteBehind:
                 file.settle()
             except OSError as error:
                 self._left(f"{os.path.basename(file.path)} could not be written: {error}")
+            except Exception as error:  # out of memory, for instance: it is tried again
+                self._due[file.places[0]] = file
+                self._left(f"{os.path.basename(file.path)} could not be written yet: {type(error).__name__}: {error}")
             except BaseException:  # Ctrl-C
                 self._due[file.places[0]] = file
                 raise
@@ -147,13 +153,13 @@ class WriteBehind:
         while True:
             time.sleep(DELAY_S)
             self.settle()
-            with self._lock:
+            with self.lock:
                 if not self._due:
                     self._thread = None
                     return
 
     def _fork(self) -> None:
-        self._lock.acquire()
+        self.lock.acquire()
         if os.getpid() == self._pid:
             self.settle()
 
@@ -166,4 +172,17 @@ class WriteBehind:
         self.pending.clear()
         self._places.clear()
         self.threads.busy.clear()
-        self._lock.release()
+        self.lock.release()
+
+
+def _open_gathering(file: TextFile) -> None:
+    """Have a handle that gathers go on with the file that it was opened for, whatever is done to that now."""
+    handle = file.gathering() if file.gathering is not None else None
+    if handle is None:
+        return
+    try:
+        handle.opened()
+    except ValueError:  # it is being closed
+        return
+    except OSError as error:  # which is told where something is written next
+        file.error = error

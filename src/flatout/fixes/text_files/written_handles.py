@@ -14,12 +14,10 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from flatout.fixes.text_files.text_file import TextFile
+from flatout.fixes.text_files.text_file import TextFile, place_of
 from flatout.fixes.text_files.write_behind import WriteBehind
 
 __all__ = ["DeferredWriter", "deferred_sync"]
-
-_BUFFER_BYTES = 1 << 16
 
 _by_number: "weakref.WeakValueDictionary[int, DeferredWriter]" = weakref.WeakValueDictionary()
 """The files of this kind, by the descriptors that were asked for."""
@@ -37,13 +35,24 @@ class DeferredWriter(io.BufferedWriter):
     _asked: _Call | None = None  # the call that asked for the descriptor last
     _file: TextFile | None = None
 
-    def __init__(self, raw: io.FileIO, path: str, behind: WriteBehind, sync: Callable[[int], None]) -> None:
-        """Write to `raw`; `sync` is `os.fsync` as it is without us."""
-        super().__init__(raw, _BUFFER_BYTES)
+    def __init__(
+        self, behind: WriteBehind, sync: Callable[[int], None], raw: io.FileIO, path: str, num_bytes: int
+    ) -> None:
+        """Write to `raw`; `sync` is `os.fsync` as it is without us, `num_bytes` the size of the buffer."""
+        super().__init__(raw, num_bytes)
         self._path, self._behind, self._sync = path, behind, sync
+        if behind.pending:
+            with behind.lock:
+                self._count(behind.pending.get(place_of(raw.fileno())))
 
     def flush(self) -> None:
-        """Have what was written so far in the file within a moment."""
+        """Have what was written so far in the file within a moment.
+
+        Raises:
+            OSError: it cannot be written, or could not be synced before.
+        """
+        if self._file is not None and self._file.error is not None:
+            self._file.raise_error()
         if self._asked is not None:
             self._ends, self._asked = True, None
         if self._waits and not self._ends:
@@ -57,18 +66,30 @@ class DeferredWriter(io.BufferedWriter):
         """Write what waits.
 
         Raises:
-            OSError: it cannot be written: the next flush tries again, and tells the script.
+            OSError: it cannot be written: the next flush tries again, and tells the script. Or it cannot be synced:
+                whoever flushes, syncs, closes or opens the file next is told.
         """
+        if not self._waits:
+            return
         self._waits = False
         if self.closed:
             return
         syncs, self._syncs = self._syncs, False
         try:
             super().flush()
-            if syncs:
-                self._sync(super().fileno())
         except OSError:
             self._ends = True
+            raise
+        if syncs:
+            self._sync_now()
+
+    def _sync_now(self) -> None:
+        try:
+            self._sync(super().fileno())
+        except OSError as error:  # which the script asked for, and went on
+            self._ends = True
+            if self._file is not None:
+                self._file.error = error
             raise
 
     def forget(self) -> None:
@@ -82,6 +103,8 @@ class DeferredWriter(io.BufferedWriter):
         `frame`: who calls `os.fsync(file.fileno())`, with the descriptor that he got from here in the same breath.
         """
         asked, self._asked = self._asked, None
+        if self._file is not None:
+            self._file.raise_error()
         if asked is None or self._ends or frame is None or not _is_next_call(asked, frame):
             self._ends = self._ends or asked is not None
             return False
@@ -96,20 +119,25 @@ class DeferredWriter(io.BufferedWriter):
         """Write everything, and close the file."""
         is_open, self._ends = not self.closed, True
         try:
-            if is_open and self._syncs and self._file is not None:
-                super().flush()
-                self._syncs = False
-                self._file.sync_later(super().fileno(), self._sync)
-                self._behind.add(self._file)
-        finally:
             if is_open and self._file is not None:
-                self._file.num_open -= 1
-            super().close()
+                self._file.raise_error()
+                if self._syncs:
+                    super().flush()
+                    self._syncs = False
+                    self._file.sync_later(super().fileno(), self._sync)
+                    self._behind.add(self._file)
+        finally:
+            try:
+                super().close()
+            finally:
+                if is_open and self._file is not None:
+                    self._file.num_open -= 1
 
     def fileno(self) -> int:
         """Return the descriptor, with everything written."""
         number = super().fileno()
-        super().flush()
+        if self._waits:
+            super().flush()
         frame = sys._getframe(1)
         self._asked = id(frame), frame.f_code, frame.f_lasti
         _by_number[number] = self
@@ -127,9 +155,10 @@ class DeferredWriter(io.BufferedWriter):
         return super().detach()
 
     def _end(self) -> None:
-        """Write everything, from now on at once."""
+        """Write what waits, and let nothing wait from now on."""
         self._ends = True
-        super().flush()
+        if self._waits:
+            self.settle()
 
     def _begin(self) -> None:
         assert self._file is not None
@@ -141,13 +170,20 @@ class DeferredWriter(io.BufferedWriter):
         if not self._behind.waits:
             return False
         if self._file is None:
-            self._file = self._behind.file(self._path, super().fileno())
-            if self._file is not None:
-                self._file.num_open += 1
+            with self._behind.lock:
+                self._count(self._behind.file(self._path, super().fileno()))
         if self._file is None or not self._file.may_wait:
             self._ends = True
             return False
         return True
+
+    def _count(self, file: TextFile | None) -> None:
+        """Note that there is one more who has a file open: text of others is gathered only while nobody has."""
+        if file is not None:
+            self._file = file
+            file.num_open += 1
+            if file.num_bytes:
+                self._behind.write(file)
 
 
 def deferred_sync(original: Callable[..., Any]) -> Callable[..., Any]:
