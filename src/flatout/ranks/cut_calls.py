@@ -137,7 +137,7 @@ class CutCalls:
     def _by_rows(self, original: _Original, call: Call, kind: CallKind, form: CutForm) -> Any:
         """Make a call that was proven; one that turns out to go another way than those is proven before it counts."""
         module, name = call.module, type(call.module).__name__
-        before = remembered(module)
+        before = remembered(module, self._generators(module))
         result = self._cut(original, module, call.leaves, call.structure, form.plan)
         path = self._path(result)
         if path not in kind.paths and not kind.fresh:
@@ -156,7 +156,7 @@ class CutCalls:
     def _goes_another_way(self, original: _Original, call: Call, kind: CallKind) -> bool:
         """Return whether a call by rows makes other nodes than those before; it is made and does not count."""
         assert isinstance(kind.form, CutForm)
-        before = remembered(call.module)
+        before = remembered(call.module, self._generators(call.module))
         result = self._cut(original, call.module, call.leaves, call.structure, kind.form.plan)
         before()
         return self._path(result) not in kind.paths
@@ -196,6 +196,11 @@ class CutCalls:
         if known is None or known.ref() is not module:
             known = self._known[id(module)] = _Known(weakref.ref(module))
         return known
+
+    def _generators(self, module: Any) -> list[Any]:
+        """Return the streams of random numbers that the script owns, and the code of a module names."""
+        named = self._of(module).named
+        return named.generators() if named is not None else []
 
     def _kind(self, original: _Original, call: Call, known: _Known, modules: list[Any]) -> CallKind | str:
         """Return the kind of a call, with how it is cut, as before, or found out now; or why it is left whole."""

@@ -5,10 +5,12 @@ was given. Both are found by the names in the code of the module's class and of 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
+
+from flatout.ranks.streams import is_generator
 
 __all__ = ["NamedValues", "called_functions", "is_foreign", "variables"]
 
@@ -56,6 +58,7 @@ class NamedValues:
         functions = dict.fromkeys(called_functions(modules))
         names = {name for function in functions for name in _names(function.__code__)}
         self._places: list[tuple[Any, str]] = []
+        self._streams: list[tuple[Any, str]] = []
         self._containers: list[Any] = [vars(function) for function in functions]
         kinds = {kind for module in modules for kind in type(module).__mro__}
         self._kinds = [kind for kind in kinds if not is_foreign(kind.__module__)]
@@ -69,6 +72,8 @@ class NamedValues:
         value = holder.get(name)
         if isinstance(value, _PLAIN):
             self._places.append((holder, name))
+        elif is_generator(_owner(value)):
+            self._streams.append((holder, name))
         elif isinstance(value, (list, set, dict)):
             self._containers.append(value)
             self._places += [(value, key) for key in names & set(value)] if isinstance(value, dict) else []
@@ -76,9 +81,15 @@ class NamedValues:
             fields = vars(value)
             place = _Fields(value) if isinstance(value, type) else fields
             self._places += [(place, key) for key in fields if key in names and isinstance(fields[key], _PLAIN)]
+            self._streams += [(fields, key) for key in fields if is_generator(fields[key])]
             if not isinstance(value, (type, ModuleType)):
                 self._containers.append(fields)
                 self._containers += [each for each in fields.values() if isinstance(each, (list, set, dict))]
+
+    def generators(self) -> list[Any]:
+        """Return the streams of random numbers that the script owns, each once; nobody else puts them back."""
+        found = {id(one): one for one in (_owner(holder.get(name)) for holder, name in self._streams)}
+        return [one for one in found.values() if is_generator(one)]
 
     @property
     def are_all(self) -> bool:
@@ -112,6 +123,11 @@ class NamedValues:
             return changed
 
         return put_back
+
+
+def _owner(value: Any) -> Any:
+    """Return the object that a method is bound to, any other value itself."""
+    return value.__self__ if isinstance(value, (BuiltinFunctionType, MethodType)) else value
 
 
 def _same_items(one: Any, other: Any) -> bool:

@@ -16,9 +16,10 @@ from flatout.ranks.fitness import is_compiled
 from flatout.ranks.group import PeerFailed, RankGroup, Together
 from flatout.ranks.kept_values import kept_values, same_kept, since
 from flatout.ranks.local_rows import HERE
+from flatout.ranks.named_values import NamedValues
 from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
 from flatout.ranks.sharded.sharding import is_sharded
-from flatout.ranks.streams import put_back, same_streams, taken
+from flatout.ranks.streams import Streams, same_streams
 from flatout.ranks.whole_call import (
     Call,
     NotEqual,
@@ -83,7 +84,8 @@ def prove(
     plans = [plan for plan in tried if plan.rows(shapes) >= group.size]
     if not plans:
         return "none of its arguments is a batch"
-    before, group.tried, silenced = taken(), True, logging.root.manager.disable
+    owned = NamedValues(list(call.module.modules())).generators()
+    before, group.tried, silenced = Streams(owned), True, logging.root.manager.disable
     try:
         logging.disable(logging.CRITICAL)
         with contextlib.redirect_stdout(Silence()):  # what the call says is said when it is made
@@ -91,7 +93,7 @@ def prove(
     finally:
         logging.disable(silenced)
         group.tried = False
-        put_back(before)
+        before.put_back()
 
 
 def _proven(
@@ -99,21 +101,21 @@ def _proven(
     run: Callable[..., Any],
     ways: tuple[Callable[..., Any], ...],
     plans: list[RowPlan],
-    before: tuple[Any, ...],
+    before: Streams,
     group: RankGroup,
 ) -> CutForm | str:
     """Return what `prove` does, with the streams as they are `before` each trial."""
     whole, exact, reason = None, True, ""
     for exact in (True, False):
         whole, reason = whole_call(call, run, exact, group)
-        put_back(before)
+        before.put_back()
         if not reason:
             break
     if whole is None or reason:
         return NotTried(reason)
     for plan in plans:
-        form, failed = _tried(call, plan, whole, ways, exact, group)
-        put_back(before)
+        form, failed = _tried(call, plan, whole, ways, exact, group, before)
+        before.put_back()
         if form is not None:
             return form
         reason = reason or failed
@@ -124,12 +126,18 @@ def _proven(
 
 
 def _tried(
-    call: Call, plan: RowPlan, whole: Outcome, ways: tuple[Callable[..., Any], ...], exact: bool, group: RankGroup
+    call: Call,
+    plan: RowPlan,
+    whole: Outcome,
+    ways: tuple[Callable[..., Any], ...],
+    exact: bool,
+    group: RankGroup,
+    before: Streams,
 ) -> tuple[CutForm | None, str]:
     """Return the form in which the call can be cut by `plan`, None and the reason where it cannot."""
     form, reason = None, ""
     try:
-        form = _compared(call, plan, whole, ways, exact, group)
+        form = _compared(call, plan, whole, ways, exact, group, before)
     except PeerFailed:
         pass
     except Exception as error:
@@ -153,7 +161,13 @@ def _end(group: RankGroup, exchange: Together) -> bool:
 
 
 def _compared(
-    call: Call, plan: RowPlan, whole: Outcome, ways: tuple[Callable[..., Any], ...], exact: bool, group: RankGroup
+    call: Call,
+    plan: RowPlan,
+    whole: Outcome,
+    ways: tuple[Callable[..., Any], ...],
+    exact: bool,
+    group: RankGroup,
+    before: Streams,
 ) -> CutForm:
     cut, join = ways
     copied, leaves = copied_call(call, exact)
@@ -167,7 +181,7 @@ def _compared(
             raise NotEqual(f"it keeps what it computes of a batch in its attribute {name}")
     if not whole.has_structure(result.structure):
         raise NotEqual("its results have another structure for a part of a batch")
-    streams = taken()
+    streams = before.now()
     total = plan.rows([tuple(leaf.shape) if _is_tensor(leaf) else None for leaf in leaves])
     own = (total // group.size) + (group.rank < total % group.size)
     dims = [_dim(one, part, total, own) for one, part in zip(whole.leaves, result.parts, strict=True)]

@@ -124,7 +124,8 @@ def _reference(call: Call, run: Callable[..., Any], exact: bool) -> Outcome:
     copied, leaves = copied_call(call, exact)
     versions = [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]
     held, modules = kept_values(copied), list(copied.modules())
-    before, put_back = settings(modules), NamedValues(list(call.module.modules())).kept()
+    before, named = settings(modules), NamedValues(list(call.module.modules()))
+    put_back = named.kept()
     try:
         outcome = Outcome(*tree_flatten(run(copied, leaves, call.structure)))
     finally:
@@ -146,7 +147,7 @@ def _reference(call: Call, run: Callable[..., Any], exact: bool) -> Outcome:
         raise NotEqual("it returns no tensor")
     if _has_others(outcome.leaves, [*copied.parameters(), *filter(_is_tensor, leaves)]):
         raise NotEqual("a tensor that is none of its parameters gets gradients in it")
-    outcome.streams = taken()
+    outcome.streams = taken(named.generators())
     outcome.buffers = [each.detach().clone() for each in copied.buffers()]
     outcome.gradients = gradients(copied, leaves, outcome.leaves)
     if not all(map(_is_finite, [*outcome.leaves, *outcome.gradients])):
