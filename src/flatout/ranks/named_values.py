@@ -4,6 +4,7 @@ A setting of the program may decide what a module does with its batch, and a lis
 was given. Both are found by the names in the code of the module's class and of the functions that it calls by name.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ from flatout.ranks.streams import is_generator
 
 __all__ = ["NamedValues", "called_functions", "is_foreign", "variables"]
 
+_CONTAINERS = (list, set, dict, deque)
 _PLAIN = (bool, int, float, str, type(None))
 _FOREIGN = ("torch", "torchvision", "torchaudio", "numpy", "scipy", "flatout", "builtins", "typing")
 _DEEPEST = 2  # functions that are called by name, from one to the next
@@ -59,6 +61,8 @@ class NamedValues:
         names = {name for function in functions for name in _names(function.__code__)}
         self._places: list[tuple[Any, str]] = []
         self._streams: list[tuple[Any, str]] = []
+        self._tensors: list[Any] = []
+        self.iterator = ""  # that the code names: what it gives out cannot be put back
         self._containers: list[Any] = [vars(function) for function in functions]
         kinds = {kind for module in modules for kind in type(module).__mro__}
         self._kinds = [kind for kind in kinds if not is_foreign(kind.__module__)]
@@ -74,7 +78,13 @@ class NamedValues:
             self._places.append((holder, name))
         elif is_generator(_owner(value)):
             self._streams.append((holder, name))
-        elif isinstance(value, (list, set, dict)):
+        elif isinstance(value, Iterator):
+            self.iterator = name
+        elif isinstance(value, torch.Tensor):
+            self._tensors.append(value)
+        elif isinstance(value, torch.nn.Module):
+            self._tensors += value.buffers()
+        elif isinstance(value, _CONTAINERS):
             self._containers.append(value)
             self._places += [(value, key) for key in names & set(value)] if isinstance(value, dict) else []
         elif _is_own(value):
@@ -82,9 +92,11 @@ class NamedValues:
             place = _Fields(value) if isinstance(value, type) else fields
             self._places += [(place, key) for key in fields if key in names and isinstance(fields[key], _PLAIN)]
             self._streams += [(fields, key) for key in fields if is_generator(fields[key])]
+            if not isinstance(value, ModuleType):
+                self.iterator = next((key for key in fields if isinstance(fields[key], Iterator)), self.iterator)
             if not isinstance(value, (type, ModuleType)):
                 self._containers.append(fields)
-                self._containers += [each for each in fields.values() if isinstance(each, (list, set, dict))]
+                self._containers += [each for each in fields.values() if isinstance(each, _CONTAINERS)]
 
     def generators(self) -> list[Any]:
         """Return the streams of random numbers that the script owns, each once; nobody else puts them back."""
@@ -106,6 +118,7 @@ class NamedValues:
         before = [(holder, name, holder.get(name)) for holder, name in self._places]
         held = [(each, each.copy()) for each in self._containers if len(each) <= _MOST_ITEMS]
         kinds = [(kind, dict(vars(kind))) for kind in self._kinds]
+        tensors = [(each, each._version, each.detach().clone()) for each in self._tensors if not each.is_inference()]
 
         def put_back() -> str:
             changed = ""
@@ -120,6 +133,11 @@ class NamedValues:
                 if now is not value and not (isinstance(now, _PLAIN) and now == value):
                     changed = name
                     holder[name] = value
+            for each, version, copied in tensors:
+                if each._version != version or not torch.equal(each, copied):  # statistics are written past versions
+                    changed = "a tensor"
+                    with torch.no_grad():
+                        each.copy_(copied)
             return changed
 
         return put_back
@@ -151,7 +169,7 @@ def _put_back_fields(kind: type, before: dict[str, Any]) -> str:
 
 def _refill(container: Any, items: Any) -> None:
     container.clear()
-    (container.extend if isinstance(container, list) else container.update)(items)
+    (container.extend if isinstance(container, (list, deque)) else container.update)(items)
 
 
 def _is_own(value: Any) -> bool:

@@ -121,11 +121,13 @@ def _outcome(call: Call, run: Callable[..., Any], exact: bool) -> tuple[Outcome 
 
 
 def _reference(call: Call, run: Callable[..., Any], exact: bool) -> Outcome:
+    named = NamedValues(list(call.module.modules()))
+    if named.iterator:
+        raise NotEqual(f"its code names the iterator {named.iterator}, of which a trial would take")
     copied, leaves = copied_call(call, exact)
     versions = [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]
     held, modules = kept_values(copied), list(copied.modules())
-    before, named = settings(modules), NamedValues(list(call.module.modules()))
-    put_back = named.kept()
+    before, put_back = settings(modules), named.kept()
     try:
         outcome = Outcome(*tree_flatten(run(copied, leaves, call.structure)))
     finally:

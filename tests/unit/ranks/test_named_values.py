@@ -1,6 +1,8 @@
 """Values that the code of a module names, where they are, and what becomes of them in a trial."""
 
+import itertools
 import random
+from collections import deque
 from types import SimpleNamespace
 
 import numpy
@@ -151,3 +153,38 @@ def test_what_a_class_a_function_and_a_name_without_a_value_have_got_is_put_back
     assert put_back() != ""
     assert (Counting.calls, vars(named), LATE) == (0, {}, None) and "last" not in vars(Counting)
     assert NamedValues(list(module.modules())).kept()() == ""
+
+
+TENSOR, NET, LAST, STEPS = torch.zeros(2), nn.BatchNorm1d(2), deque([1, 2], maxlen=2), itertools.count()
+
+
+class Writing(nn.Module):
+    def forward(self, x):
+        TENSOR.add_(1)
+        LAST.append(len(x))
+        return NET(x)
+
+
+class Taking(nn.Module):
+    def forward(self, x):
+        return x * next(STEPS)
+
+
+@pytest.mark.parametrize("change", ["tensor", "module", "queue"])
+def test_tensors_of_other_modules_and_queues_are_put_back(change):
+    put_back = NamedValues([Writing()]).kept()
+    if change == "tensor":
+        TENSOR.add_(1)
+    elif change == "module":
+        NET(torch.randn(4, 2))
+    else:
+        LAST.append(3)
+    assert put_back() != ""
+    assert TENSOR.tolist() == [0, 0] and int(NET.num_batches_tracked) == 0 and list(LAST) == [1, 2]
+    assert NET.running_mean.tolist() == [0, 0]
+    assert NamedValues([Writing()]).kept()() == ""
+
+
+def test_an_iterator_is_told():
+    assert NamedValues([Taking()]).iterator == "STEPS"
+    assert NamedValues([Writing()]).iterator == ""
