@@ -23,8 +23,8 @@ from flatout.ranks.streams import Streams, same_streams
 from flatout.ranks.whole_call import (
     Call,
     NotEqual,
-    Outcome,
     Silence,
+    WholeOutcome,
     copied_call,
     first_text,
     gradients,
@@ -128,7 +128,7 @@ def _proven(
 def _tried(
     call: Call,
     plan: RowPlan,
-    whole: Outcome,
+    whole: WholeOutcome,
     ways: tuple[Callable[..., Any], ...],
     exact: bool,
     group: RankGroup,
@@ -163,7 +163,7 @@ def _end(group: RankGroup, exchange: Together) -> bool:
 def _compared(
     call: Call,
     plan: RowPlan,
-    whole: Outcome,
+    whole: WholeOutcome,
     ways: tuple[Callable[..., Any], ...],
     exact: bool,
     group: RankGroup,
