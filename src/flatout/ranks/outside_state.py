@@ -41,7 +41,7 @@ _WRITES = ("STORE_GLOBAL", "DELETE_GLOBAL")
 _COPIES = {"__copy__", "__deepcopy__", "__getstate__", "__reduce__", "__reduce_ex__", "__setstate__"}
 _GENERATED = {  # methods that are written for a class by `dataclass` and `namedtuple`
     *("__init__", "__repr__", "__eq__", "__hash__", "__replace__", "__lt__", "__le__", "__gt__", "__ge__"),
-    *vars(collections.namedtuple("Example", "one")),  # noqa: PYI024
+    *vars(collections.namedtuple("Example", ())),
 }
 
 
