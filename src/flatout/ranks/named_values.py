@@ -4,14 +4,18 @@ A setting of the program may decide what a module does with its batch, and a lis
 was given. Both are found by the names in the code of the module's class and of the functions that it calls by name.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
-__all__ = ["NamedValues"]
+from flatout.ranks.streams import is_generator
 
+__all__ = ["NamedValues", "called_functions", "is_foreign", "variables"]
+
+_CONTAINERS = (list, set, dict, deque)
 _PLAIN = (bool, int, float, str, type(None))
 _FOREIGN = ("torch", "torchvision", "torchaudio", "numpy", "scipy", "flatout", "builtins", "typing")
 _DEEPEST = 2  # functions that are called by name, from one to the next
@@ -35,15 +39,33 @@ class _Cell:
         self._cell.cell_contents = value
 
 
+class _Fields:
+    """The attributes of a class, which are set by their names."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def get(self, name: str) -> Any:
+        return vars(self._kind).get(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self._kind, name, value)
+
+
 class NamedValues:
     """Where the values are that the code of some modules names."""
 
     def __init__(self, modules: Sequence[Any]) -> None:
         """Look at the code of `modules`, a module and its parts."""
-        functions = dict.fromkeys(_functions(modules))
+        functions = dict.fromkeys(called_functions(modules))
         names = {name for function in functions for name in _names(function.__code__)}
         self._places: list[tuple[Any, str]] = []
-        self._containers: list[Any] = []
+        self._streams: list[tuple[Any, str]] = []
+        self._tensors: list[Any] = []
+        self.iterator = ""  # that the code names: what it gives out cannot be put back
+        self._containers: list[Any] = [vars(function) for function in functions]
+        kinds = {kind for module in modules for kind in type(module).__mro__}
+        self._kinds = [kind for kind in kinds if not is_foreign(kind.__module__)]
         known: set[tuple[int, str]] = set()
         for holder, name in [*_outside(functions, names), *_attributes(modules, names)]:
             if (id(holder), name) not in known and len(self._places) < _MOST:
@@ -54,15 +76,37 @@ class NamedValues:
         value = holder.get(name)
         if isinstance(value, _PLAIN):
             self._places.append((holder, name))
-        elif isinstance(value, (list, set, dict)):
+        elif is_generator(_owner(value)):
+            self._streams.append((holder, name))
+        elif isinstance(value, Iterator):
+            self.iterator = name
+        elif isinstance(value, torch.Tensor):
+            self._tensors.append(value)
+        elif isinstance(value, torch.nn.Module):
+            self._tensors += value.buffers()
+        elif isinstance(value, _CONTAINERS):
             self._containers.append(value)
             self._places += [(value, key) for key in names & set(value)] if isinstance(value, dict) else []
         elif _is_own(value):
             fields = vars(value)
-            self._places += [(fields, key) for key in fields if key in names and isinstance(fields[key], _PLAIN)]
+            place = _Fields(value) if isinstance(value, type) else fields
+            self._places += [(place, key) for key in fields if key in names and isinstance(fields[key], _PLAIN)]
+            self._streams += [(fields, key) for key in fields if is_generator(fields[key])]
+            if not isinstance(value, ModuleType):
+                self.iterator = next((key for key in fields if isinstance(fields[key], Iterator)), self.iterator)
             if not isinstance(value, (type, ModuleType)):
                 self._containers.append(fields)
-                self._containers += [each for each in fields.values() if isinstance(each, (list, set, dict))]
+                self._containers += [each for each in fields.values() if isinstance(each, _CONTAINERS)]
+
+    def generators(self) -> list[Any]:
+        """Return the streams of random numbers that the script owns, each once; nobody else puts them back."""
+        found = {id(one): one for one in (_owner(holder.get(name)) for holder, name in self._streams)}
+        return [one for one in found.values() if is_generator(one)]
+
+    @property
+    def are_all(self) -> bool:
+        """Whether there are no more than are looked at."""
+        return len(self._places) < _MOST
 
     def now(self) -> tuple[Any, ...]:
         """Return the plain values as they are; what is none any more counts as None."""
@@ -71,8 +115,10 @@ class NamedValues:
 
     def kept(self) -> Callable[[], str]:
         """Take down what there is; return what puts it back, and says which of it had changed, "" where none had."""
-        before = list(zip(self._places, self.now(), strict=True))
+        before = [(holder, name, holder.get(name)) for holder, name in self._places]
         held = [(each, each.copy()) for each in self._containers if len(each) <= _MOST_ITEMS]
+        kinds = [(kind, dict(vars(kind))) for kind in self._kinds]
+        tensors = [(each, each._version, each.detach().clone()) for each in self._tensors if not each.is_inference()]
 
         def put_back() -> str:
             changed = ""
@@ -80,13 +126,26 @@ class NamedValues:
                 if len(each) != len(copied) or not _same_items(each, copied):
                     changed = f"a {type(each).__name__}"
                     _refill(each, copied)
-            for (holder, name), value in before:
-                if isinstance(value, _PLAIN) and value is not None and holder.get(name) != value:
+            for kind, copied in kinds:
+                changed = _put_back_fields(kind, copied) or changed
+            for holder, name, value in before:
+                now = holder.get(name)
+                if now is not value and not (isinstance(now, _PLAIN) and now == value):
                     changed = name
                     holder[name] = value
+            for each, version, copied in tensors:
+                if each._version != version or not torch.equal(each, copied):  # statistics are written past versions
+                    changed = "a tensor"
+                    with torch.no_grad():
+                        each.copy_(copied)
             return changed
 
         return put_back
+
+
+def _owner(value: Any) -> Any:
+    """Return the object that a method is bound to, any other value itself."""
+    return value.__self__ if isinstance(value, (BuiltinFunctionType, MethodType)) else value
 
 
 def _same_items(one: Any, other: Any) -> bool:
@@ -95,9 +154,22 @@ def _same_items(one: Any, other: Any) -> bool:
     return one == other if isinstance(one, set) else all(a is b for a, b in zip(one, other, strict=True))
 
 
+def _put_back_fields(kind: type, before: dict[str, Any]) -> str:
+    """Give a class the attributes that it had; return the name of one that was another."""
+    now, changed = dict(vars(kind)), ""
+    for name in now.keys() | before.keys():
+        if name in before and now.get(name) is not before[name]:
+            changed = name
+            setattr(kind, name, before[name])
+        elif name not in before and not name.startswith("__"):
+            changed = name
+            delattr(kind, name)
+    return changed
+
+
 def _refill(container: Any, items: Any) -> None:
     container.clear()
-    (container.extend if isinstance(container, list) else container.update)(items)
+    (container.extend if isinstance(container, (list, deque)) else container.update)(items)
 
 
 def _is_own(value: Any) -> bool:
@@ -109,15 +181,15 @@ def _is_own(value: Any) -> bool:
     return named.partition(".")[0] not in _FOREIGN
 
 
-def _functions(modules: Sequence[Any]) -> Iterator[FunctionType]:
+def called_functions(modules: Sequence[Any]) -> Iterator[FunctionType]:
     """Yield the methods of modules that are none of torch's, and the functions of the script that they call by name."""
-    kinds = {kind for module in modules for kind in type(module).__mro__ if not _is_foreign(kind)}
+    kinds = {kind for module in modules for kind in type(module).__mro__ if not is_foreign(kind.__module__)}
     methods = [each for kind in kinds for name, each in vars(kind).items() if name != "__init__"]
     waiting = [(each, 0) for each in methods if isinstance(each, FunctionType)]
     seen: set[Any] = set()
     while waiting:
         function, depth = waiting.pop()
-        if function in seen or _is_foreign(function):
+        if function in seen or is_foreign(function.__module__):
             continue
         seen.add(function)
         yield function
@@ -126,8 +198,15 @@ def _functions(modules: Sequence[Any]) -> Iterator[FunctionType]:
             waiting += [(each, depth + 1) for each in named if isinstance(each, FunctionType)]
 
 
-def _is_foreign(one: Any) -> bool:
-    return str(one.__module__).partition(".")[0] in _FOREIGN
+def is_foreign(name: Any) -> bool:
+    """Return whether a Python module of that name is part of a library that trials know."""
+    return str(name).partition(".")[0] in _FOREIGN
+
+
+def variables(function: FunctionType) -> Iterator[tuple[Any, str]]:
+    """Yield the variables of a function's closure, each with its name."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    yield from ((_Cell(cell), name) for name, cell in cells)
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -142,11 +221,10 @@ def _names(code: CodeType) -> Iterator[str]:
 def _outside(functions: Any, names: set[str]) -> Iterator[tuple[Any, str]]:
     for function in functions:
         yield from ((function.__globals__, name) for name in _names(function.__code__) if name in function.__globals__)
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
-        yield from ((_Cell(cell), name) for name, cell in cells)
+        yield from variables(function)
 
 
 def _attributes(modules: Sequence[Any], names: set[str]) -> Iterator[tuple[Any, str]]:
     for module in modules:
-        if not _is_foreign(type(module)):
+        if not is_foreign(type(module).__module__):
             yield from ((vars(module), name) for name in vars(module) if name in names and name[0] != "_")

@@ -10,7 +10,7 @@ import mmap
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -24,7 +24,9 @@ _MOST_BYTES = 32 << 20  # of one rank's place
 _LEAST_BYTES = 1 << 16
 _LINE = 8  # counters of 8 bytes to a line of the processor's cache
 _SPINS = 3000
-_PAUSE_S = 2e-5
+_PAUSE_S = 2e-5  # between looks at a rank that is late
+_LATER = 0.01  # of the time that it is late: between looks at one that is very late
+_LONGEST_S = 2e-3
 _LOOK_S = 0.2  # from one look whether the others are alive to the next
 
 
@@ -62,12 +64,38 @@ class SharedExchange:
             places = self._next().view(flat.dtype)[:, : part.numel()]
             places[self._rank].copy_(part)
             self._meet()
-            each = -(-part.numel() // self._size)
-            shares = places[:, each * self._rank : each * (self._rank + 1)]
-            for other in shares[1:]:
-                shares[0] += other
-            self._meet()
+            self._add(places)
             part.copy_(places[0])
+
+    def mean(self, parts: Sequence[torch.Tensor]) -> None:
+        """Put the mean over all ranks in the place of tensors of one type, each of one dimension and by itself."""
+        for pieces in _fitting(parts, self._room // parts[0].element_size()):
+            sizes = [piece.numel() for piece in pieces]
+            places = self._next().view(parts[0].dtype)[:, : sum(sizes)]
+            torch.cat(pieces, out=places[self._rank])
+            self._meet()
+            self._add(places)
+            for piece, mean in zip(pieces, places[0].split(sizes), strict=True):
+                torch.div(mean, self._size, out=piece)
+
+    def _add(self, places: torch.Tensor) -> None:
+        """Add what ranks have brought in the first of their places, each rank a share of it."""
+        each = -(-places.shape[1] // self._size)
+        shares = places[:, each * self._rank : each * (self._rank + 1)]
+        for other in shares[1:]:
+            shares[0] += other
+        self._meet()
+
+    def hand_on(self, flat: torch.Tensor) -> None:
+        """Put the bytes that rank 0 has in the place of those that the others have."""
+        for start in range(0, flat.numel(), self._room):
+            part = flat[start : start + self._room]
+            place = self._next()[0, : part.numel()]
+            if self._rank == 0:
+                place.copy_(part)
+            self._meet()
+            if self._rank:
+                part.copy_(place)
 
     def _next(self) -> torch.Tensor:
         """Return the places of an exchange, which nobody reads any more."""
@@ -87,14 +115,34 @@ class SharedExchange:
                 self._wait(place, number)
 
     def _wait(self, place: int, number: int) -> None:
-        look = time.monotonic() + _LOOK_S
+        begin = now = time.monotonic()
+        look = begin + _LOOK_S
         while self._counters[place] < number:
-            time.sleep(_PAUSE_S)
-            if time.monotonic() > look:
-                look = time.monotonic() + _LOOK_S
+            time.sleep(min(_LONGEST_S, max(_PAUSE_S, _LATER * (now - begin))))
+            now = time.monotonic()
+            if now > look:
+                look = now + _LOOK_S
                 process = self._counters[place + 1]  # 0: not here yet
                 if process and not is_running(process) and self._counters[place] < number:
                     self.lost(RuntimeError(f"rank {place // _LINE} has gone"))
+
+
+def _fitting(parts: Sequence[torch.Tensor], room: int) -> Iterator[list[torch.Tensor]]:
+    """Yield pieces of tensors, in order, as many as there is room for at a time."""
+    pieces: list[torch.Tensor] = []
+    left = room
+    for part in parts:
+        start, number = 0, part.numel()
+        while start < number:
+            piece = part[start : start + left] if start or number > left else part
+            pieces.append(piece)
+            start += piece.numel()
+            left -= piece.numel()
+            if not left:
+                yield pieces
+                pieces, left = [], room
+    if pieces:
+        yield pieces
 
 
 def open_shared(store: Any, rank: int, size: int) -> SharedExchange | None:

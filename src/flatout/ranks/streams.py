@@ -2,41 +2,85 @@
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from flatout.probe.core.seams import Seams, dressed
 
-__all__ = ["begin_alike", "put_back", "remembered", "same_streams", "taken"]
+__all__ = ["Streams", "begin_alike", "is_generator", "put_back", "remembered", "same_streams", "taken"]
 
 
-def taken() -> tuple[Any, ...]:
-    """Return the states of all streams that have no owner."""
+def is_generator(value: Any) -> bool:
+    """Return whether a value is a stream of random numbers of its own, with a state that can be taken."""
+    numpy = sys.modules.get("numpy.random")
+    kinds = (random.Random, torch.Generator, *((numpy.Generator, numpy.RandomState) if numpy else ()))
+    return isinstance(value, kinds) and not isinstance(value, random.SystemRandom)
+
+
+def taken(owned: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Return the states of all streams that have no owner, and of those that are `owned` by the script."""
     numpy = sys.modules.get("numpy")
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    return torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy else None, devices
+    own = torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy else None
+    return *own, devices, [_state_of(one) for one in owned]
 
 
-def put_back(states: tuple[Any, ...]) -> None:
+def put_back(states: tuple[Any, ...], owned: Sequence[Any] = ()) -> None:
     """Set the streams to where they were."""
-    own, python, of_numpy, devices = states
+    own, python, of_numpy, devices, of_owned = states
     torch.set_rng_state(own)
     random.setstate(python)
     if of_numpy is not None:
         sys.modules["numpy"].random.set_state(of_numpy)
     if devices:
         torch.cuda.set_rng_state_all(devices)
+    for one, state in zip(owned, of_owned, strict=True):
+        _set_state(one, state)
 
 
-def remembered(module: Any) -> Callable[[], None]:
+class Streams:
+    """All streams at one moment, with those that the script owns."""
+
+    def __init__(self, owned: Sequence[Any] = ()) -> None:
+        """Take down where they are."""
+        self._owned = owned
+        self._states = taken(owned)
+
+    def now(self) -> tuple[Any, ...]:
+        """Return the states of the same streams as they are now."""
+        return taken(self._owned)
+
+    def put_back(self) -> None:
+        """Set them to where they were."""
+        put_back(self._states, self._owned)
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    bits = getattr(generator, "bit_generator", None)  # of NumPy's newer kind
+    return generator.get_state() if bits is None else bits.state
+
+
+def _set_state(generator: Any, state: Any) -> None:
+    bits = getattr(generator, "bit_generator", None)
+    if isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif bits is None:
+        generator.set_state(state)
+    else:
+        bits.state = state
+
+
+def remembered(module: Any, owned: Sequence[Any] = ()) -> Callable[[], None]:
     """Return what puts streams and the buffers of `module` back to where they are now."""
-    states = taken()
+    states = taken(owned)
     buffers = [(each, each.detach().clone()) for each in module.buffers()]
 
     def back() -> None:
-        put_back(states)
+        put_back(states, owned)
         with torch.no_grad():
             for each, before in buffers:
                 each.copy_(before)
@@ -46,11 +90,17 @@ def remembered(module: Any) -> Callable[[], None]:
 
 def same_streams(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Return whether two states are one."""
-    numpy_alike = one[2] is None or other[2] is None or (
-        bool((one[2][1] == other[2][1]).all()) and one[2][2:] == other[2][2:]
-    )  # fmt: skip
-    devices = all(torch.equal(a, b) for a, b in zip(one[3], other[3], strict=False))
-    return torch.equal(one[0], other[0]) and one[1] == other[1] and numpy_alike and devices
+    return _same_state(one[:3], other[:3]) and all(map(_same_state, one[3], other[3])) and _same_state(one[4], other[4])
+
+
+def _same_state(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(_same_state, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same_state(value, other[key]) for key, value in one.items())
+    return bool(one.tobytes() == other.tobytes()) if hasattr(one, "tobytes") else bool(one == other)
 
 
 def begin_alike(seams: Seams, seed: int) -> random.Random:
