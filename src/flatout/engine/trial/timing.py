@@ -239,7 +239,8 @@ class Bench:
                 blocks[side] = slowest_block(folder, measured)
                 if blocks[side] is None:
                     over = outcome.stopped_by == "budget"
-                    measured.failure = None if over else trial_failure(outcome, folder, self._silence_s)
+                    failure = None if over else trial_failure(outcome, folder, self._silence_s)
+                    measured.failure = failure and replace(failure, of_baseline=not side)
                     measured.reason = "the budget ended" if over else measured.reason
                     return
             measured.pairs.append(Pair(blocks[0] or 0.0, blocks[1] or 0.0))
