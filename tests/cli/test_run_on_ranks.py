@@ -251,6 +251,14 @@ def test_a_recipe_for_ranks_trains_on_them(script, trained, capsys):
     assert trained[1][0][1].ranks == 2
 
 
+def test_ranks_of_a_recipe_that_are_refused_after_all_name_the_way_out(script, trained, capsys):
+    trained[0].refused = "no room"
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(["run", "train.py"]) == 3
+    said = capsys.readouterr().err
+    assert "delete the table [ranks] in flatout.toml" in said and "without --nproc-per-node" not in said
+
+
 def test_a_number_of_ranks_given_by_hand_comes_first(script, trained, capsys):
     write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
     assert run(["run", "--nproc-per-node", "4", "train.py"]) == 0
@@ -262,15 +270,16 @@ def test_a_recipe_for_ranks_cannot_be_shown_live_and_the_table_is_named(script, 
     assert run(["run", "--live", "train.py"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "--live shows one process, and [ranks] of flatout.toml starts 2." in said
-    assert "Leave --live out; or delete the table [ranks]" in said
+    assert "Leave --live out. To train in one process, delete the table [ranks] in flatout.toml." in said
     assert trained[1] == alone == []
 
 
 @pytest.mark.parametrize(
     ("words", "variables", "why"),
     [
-        (["--", "env", "train.py"], {}, "the command line starts env, and ranks are those of a Python script"),
+        (["--", "env", "train.py"], {}, "of a script or module alone, and the command line begins with env"),
         (["train.py"], {"RANK": "1", "WORLD_SIZE": "4"}, "WORLD_SIZE says that this is one of 4 processes already"),
+        (["train.py"], {"PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_SIZE says that this is one of 2 processes already"),
         (["train.py"], {"FLATOUT_WORLD": "off"}, "a private copy of the file system here (it is switched off)"),
     ],
 )

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["require_names", "train_as_asked", "train_as_proven"]
 
+_LAUNCHED = {"RANK": "WORLD_SIZE", "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE", "PMI_RANK": "PMI_SIZE"}
+"""Variables of launchers: which process this is, and of how many."""
+
 
 def require_names(option: str, words: Sequence[str]) -> None:
     """Refuse a number of ranks where `option` takes names.
@@ -70,7 +73,8 @@ def train_as_asked(
             raise
         recipe = None
     left_out = f"the fixes of {recipe} were proven in one process, and are left out" if recipe is not None else ""
-    return _run_on_ranks(target, place(asked), left_out, verbose=verbose)
+    alone = "`flatout run` without --nproc-per-node trains in one process."
+    return _run_on_ranks(target, place(asked), left_out, alone, verbose=verbose)
 
 
 def _require_number(asked: "RanksAsked", *, print_sbatch: bool) -> None:
@@ -109,11 +113,11 @@ def train_as_proven(
 
     assert recipe.ranks is not None
     number = recipe.ranks.number
-    table = f"[ranks] of {path}"
+    table, without = f"[ranks] of {path}", f"delete the table [ranks] in {path}"
     if live:
         raise UsageError(
             f"--live shows one process, and {table} starts {number}.",
-            advice=f"Leave --live out; or delete the table [ranks] in {path}, to train in one process.",
+            advice=f"Leave --live out. To train in one process, {without}.",
         )
     why = _why_in_one_process(target)
     if why:
@@ -129,7 +133,7 @@ def train_as_proven(
         _say(f"warning: {sentence}")
     about = [*options, *([f"the fixes of {path}"] if recipe.fixes else [])]
     left_out = f"on ranks no fix is applied, so {' and '.join(about)} mean nothing" if about else ""
-    return _run_on_ranks(target, placement, left_out, verbose=verbose)
+    return _run_on_ranks(target, placement, left_out, f"To train in one process, {without}.", verbose=verbose)
 
 
 def _why_in_one_process(target: "Target") -> str:
@@ -137,16 +141,17 @@ def _why_in_one_process(target: "Target") -> str:
     from flatout.engine.ranked_target import is_script, why_no_private_copy
 
     if not is_script(target):
-        return f"the command line starts {target.command[0]}, and ranks are those of a Python script or module"
-    others = os.environ.get("WORLD_SIZE", "").strip()
-    if "RANK" in os.environ and others.isdecimal() and int(others) > 1:
-        return f"WORLD_SIZE says that this is one of {others} processes already"
+        return f"ranks are started of a script or module alone, and the command line begins with {target.command[0]}"
+    for own, number in _LAUNCHED.items():
+        others = os.environ.get(number, "").strip()
+        if own in os.environ and others.isdecimal() and int(others) > 1:
+            return f"{number} says that this is one of {others} processes already"
     refused = why_no_private_copy(target)
     return f"ranks cannot have a private copy of the file system here ({refused})" if refused else ""
 
 
-def _run_on_ranks(target: "Target", placement: "Placement", left_out: str, *, verbose: bool) -> int:
-    """Train on ranks; return the script's exit code."""
+def _run_on_ranks(target: "Target", placement: "Placement", left_out: str, alone: str, *, verbose: bool) -> int:
+    """Train on ranks; return the script's exit code. `left_out`: what is not applied; `alone`: how to do without."""
     from flatout.engine.train_ranks import train_on_ranks
     from flatout.report.ranks import ranks_in_words
 
@@ -164,7 +169,7 @@ def _run_on_ranks(target: "Target", placement: "Placement", left_out: str, *, ve
             "Only rank 0 may write files, and the others cannot have a private copy of the file system here"
             f" ({trained.refused}).",
             "Nothing was trained.",
-            "`flatout run` without --nproc-per-node trains in one process.",
+            alone,
         )
     _tell_failure(trained)
     for sentence in ranks_in_words(trained.accounts, size=placement.size):

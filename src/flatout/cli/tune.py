@@ -47,7 +47,8 @@ OURS = ("schema", "script", "proven")
     "--also",
     multiple=True,
     metavar="FIX",
-    help="Also try this fix, tried only on request (such as larger-batch); may be given again.",
+    help="Also try this fix or the one for this finding, tried only on request (such as larger-batch or CO024);"
+    " may be given again.",
 )
 @click.option(
     "--edit",

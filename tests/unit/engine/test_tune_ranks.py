@@ -31,6 +31,7 @@ def tuned(monkeypatch, tmp_path):
             count[ours] += 1
             watch(5, 1.0)
             if ours == side and count[ours] == failing:
+                watch(5, 1.0 + outcome.quiet_s)
                 return outcome
             scatter = 1 + 0.3 * (-1) ** count[ours] * (1 - ours)  # so that four pairs are not enough
             record = {"kind": "block", "number": 0, "side": ours, "ms": BLOCKS_MS[ours] * scatter, "sites": []}
@@ -53,13 +54,20 @@ def tuned(monkeypatch, tmp_path):
     [
         (Outcome(exit_code=1, wall_s=1.0), Verdict.CRASHED, "exit code 1"),
         (Outcome(exit_code=-9, wall_s=1.0), Verdict.OUT_OF_MEMORY, "killed"),
-        (Outcome(stopped_by="stalled", quiet_s=75.0, wall_s=80.0), Verdict.TIMED_OUT, "no step for"),
+        (Outcome(stopped_by="stalled", quiet_s=99.0, wall_s=100.0), Verdict.TIMED_OUT, "no step for"),
     ],
 )
 def test_ranks_that_fail_are_not_kept_whichever_pair_it_was(tuned, failing, outcome, verdict, reason):
     (found, why), comparison = tuned(failing=failing, side=1, outcome=outcome)
     assert found is verdict and reason in why
     assert len(comparison.pairs if comparison else ()) == failing - 1
+
+
+def test_ranks_that_stand_still_until_the_budget_ends_hang_as_others_have_shown(tuned):
+    hangs = Outcome(stopped_by="budget", quiet_s=55.0, wall_s=60.0)
+    (found, why), comparison = tuned(failing=3, side=1, outcome=hangs)
+    assert (found, why) == (Verdict.TIMED_OUT, "no step for 55 s; it was stopped")
+    assert len(comparison.pairs) == 2
 
 
 def test_where_the_untouched_script_fails_that_is_said_and_ranks_are_not_blamed(tuned):
@@ -69,9 +77,13 @@ def test_where_the_untouched_script_fails_that_is_said_and_ranks_are_not_blamed(
 
 
 def test_pairs_that_the_budget_ends_are_judged(tuned):
-    (found, _), comparison = tuned(failing=4, side=1, outcome=Outcome(stopped_by="budget", wall_s=9.0))
-    assert len(comparison.pairs) == 3
-    assert found is not Verdict.CRASHED
+    """No process has shown how long the first may take, and a later one has had no time to hang."""
+    for number, wall_s in ((1, 200.0), (4, 9.0)):
+        (found, why), comparison = tuned(
+            failing=number, side=1, outcome=Outcome(stopped_by="budget", quiet_s=8.0, wall_s=wall_s)
+        )
+        assert len(comparison.pairs if comparison else ()) == number - 1
+        assert found is Verdict.UNDECIDED, why
 
 
 def pairs(*logs):
