@@ -279,7 +279,11 @@ def test_a_recipe_for_ranks_cannot_be_shown_live_and_the_table_is_named(script, 
     [
         (["--", "env", "train.py"], {}, "of a script or module alone, and the command line begins with env"),
         (["train.py"], {"RANK": "1", "WORLD_SIZE": "4"}, "WORLD_SIZE says that this is one of 4 processes already"),
-        (["train.py"], {"PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_SIZE says that this is one of 2 processes already"),
+        (
+            ["train.py"],
+            {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"},
+            "WORLD_SIZE says that this is one of 2 processes already",
+        ),
         (["train.py"], {"FLATOUT_WORLD": "off"}, "a private copy of the file system here (it is switched off)"),
     ],
 )
@@ -296,6 +300,12 @@ def test_where_the_ranks_of_a_recipe_cannot_be_one_process_trains(
     assert "train.py trains unchanged" in said
     assert trained[1] == []
     assert [command[-1] for command in alone] == ["train.py"]
+
+
+def test_a_launcher_line_can_be_shown_live_beside_a_recipe_for_ranks(script, trained, alone):
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(["run", "--live", "--", "env", "train.py"]) == 0
+    assert trained[1] == [] and len(alone) == 1
 
 
 def test_a_variable_of_one_process_leaves_the_ranks_of_a_recipe(script, trained, alone, monkeypatch):
@@ -324,8 +334,9 @@ def test_a_variable_of_one_process_leaves_the_ranks_of_a_recipe(script, trained,
 def test_what_knows_one_machine_is_not_started_on_several(
     script, trained, tuned, engine, capsys, monkeypatch, words, fact, variables, advice
 ):
-    for name, value in variables.items():
+    for name, value in {**variables, "FLATOUT_WORLD": "off"}.items():  # one process on each were two trainings
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("flatout.engine.ranked_target.why_no_private_copy", why_no_private_copy)
     write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
     assert run(words) == 2
     said = " ".join(capsys.readouterr().err.split())

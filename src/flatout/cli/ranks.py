@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["require_names", "train_as_asked", "train_as_proven"]
 
-_LAUNCHED = {"RANK": "WORLD_SIZE", "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE", "PMI_RANK": "PMI_SIZE"}
+_LAUNCHED = {"RANK": "WORLD_SIZE", "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE"}
 """Variables of launchers: which process this is, and of how many."""
 
 
@@ -110,20 +110,23 @@ def train_as_proven(
     """
     from flatout.engine.placement import place_here
     from flatout.engine.provenance import here, warnings
+    from flatout.engine.ranked_target import why_no_private_copy
 
     assert recipe.ranks is not None
     number = recipe.ranks.number
     table, without = f"[ranks] of {path}", f"delete the table [ranks] in {path}"
-    if live:
+    why = _why_in_one_process(target)
+    if live and not why:
         raise UsageError(
             f"--live shows one process, and {table} starts {number}.",
             advice=f"Leave --live out. To train in one process, {without}.",
         )
-    why = _why_in_one_process(target)
-    if why:
+    placement = None if why else place_here(str(number), f"{path} was proven on {number} ranks of one machine")
+    refused = why_no_private_copy(target) if placement is not None else ""
+    if placement is None or refused:
+        why = why or f"ranks cannot have a private copy of the file system here ({refused})"
         _say(f"{table}, {number} ranks, is left out: {why}")
         return None
-    placement = place_here(str(number), f"{path} was proven on {number} ranks of one machine")
     kept = recipe.ranks.as_kept
     _say(
         f"{path}: {kept.selection.label}, proven {kept.speedup:.2f}x as fast ({kept.low:.2f} to {kept.high:.2f}) with"
@@ -137,8 +140,8 @@ def train_as_proven(
 
 
 def _why_in_one_process(target: "Target") -> str:
-    """Return why a script cannot be started as the ranks of a recipe, "" where it can."""
-    from flatout.engine.ranked_target import is_script, why_no_private_copy
+    """Return why a command line is not one that the ranks of a recipe take the place of, "" where it is."""
+    from flatout.engine.ranked_target import is_script
 
     if not is_script(target):
         return f"ranks are started of a script or module alone, and the command line begins with {target.command[0]}"
@@ -146,8 +149,7 @@ def _why_in_one_process(target: "Target") -> str:
         others = os.environ.get(number, "").strip()
         if own in os.environ and others.isdecimal() and int(others) > 1:
             return f"{number} says that this is one of {others} processes already"
-    refused = why_no_private_copy(target)
-    return f"ranks cannot have a private copy of the file system here ({refused})" if refused else ""
+    return ""
 
 
 def _run_on_ranks(target: "Target", placement: "Placement", left_out: str, alone: str, *, verbose: bool) -> int:

@@ -97,13 +97,11 @@ def tune(
         _check_on_ranks((*only, *also, *edits), equal)
         _tune_on_ranks(words, ranks, budget_s, recipe_file, json_file, out, verbose)
         return
-    only, alone = named_alone(only)
-    also, edits = named_besides(also, edits)
-    source = click.get_current_context().get_parameter_source("budget_s")
+    (only, alone), (also, edits) = named_alone(only), named_besides(also, edits)
     tune_and_present(
         words,
         budget_s=budget_s,
-        patience=1.0 if source is click.core.ParameterSource.COMMANDLINE else PATIENCE,
+        patience=_patience(),
         only=fix_names(only) | ({EDITED_SOURCE} if alone else set()),
         also=fix_names(also),
         edits=(*alone, *edits),
@@ -113,6 +111,12 @@ def tune(
         out=out,
         verbose=verbose,
     )
+
+
+def _patience() -> float:
+    """Return how many times the budget the tune may take: that of the command line is kept."""
+    source = click.get_current_context().get_parameter_source("budget_s")
+    return 1.0 if source is click.core.ParameterSource.COMMANDLINE else PATIENCE
 
 
 def tune_and_present(
