@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.report.specimens import finding, ordinary
 
-from flatout.cli.given_edits import proposed_edits, read_edits, without_diffs
+from flatout.cli.given_edits import named_alone, proposed_edits, read_edits
 from flatout.cli.main import run
 from flatout.edits.diff import unified_diff
 from flatout.engine.process.target import parse_target
@@ -25,7 +25,7 @@ def change(project):
     return project / "change.diff"
 
 
-def test_edits_are_handed_to_the_engine_by_either_name_and_fixes_with_them(search, change):
+def test_edits_are_handed_to_the_engine_and_fixes_with_them(search, change):
     words = ["--edit", "change.diff", "--also", "larger-batch", "--equal", "rounding", "train.py"]
     assert run(["tune", *words]) == 0
     limits = search.calls[0]["limits"]
@@ -41,7 +41,7 @@ def test_only_an_edit_leaves_out_all_fixes(search, change):
 
 
 def test_what_names_a_diff_is_told_from_what_names_a_fix(change):
-    assert without_diffs(["tf32", "change.diff", "gone.patch"]) == (("tf32",), ("change.diff", "gone.patch"))
+    assert named_alone(["tf32", "change.diff", "gone.patch"]) == (("tf32",), ("change.diff", "gone.patch"))
 
 
 def test_two_files_of_one_name_are_told_apart_and_one_file_twice_is_one_edit(change, project):

@@ -6,15 +6,16 @@ Modules: flatout.report.batch_file.
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from tests.unit.report.specimens import comparison, ordinary
 
-from flatout.cli.main import run
-from flatout.cli.ranks import without_ranks
+from flatout.cli.main import cli, run
+from flatout.engine.ranked_target import why_no_private_copy
 from flatout.engine.recipe import read_recipe, write_recipe
 from flatout.engine.slurm import Partition
+from flatout.engine.train import Trained
 from flatout.engine.train_ranks import RanksTrained
-from flatout.errors import UsageError
 from flatout.schema.ranks import FailureKind, RankFailure
 from flatout.schema.recipe import Kept, Proof, RankProof, Recipe
 from flatout.schema.trial import RANKS, Candidate, Equivalence, Selection, Trial, Verdict
@@ -30,7 +31,7 @@ def script(tmp_path, monkeypatch):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """Return what a training on ranks gives, to be changed, and what it was asked."""
+    """Return what a training on ranks gives, to be changed, and what it was asked. Private copies are possible."""
     found, asked = RanksTrained(0, [{"rank": 0, "modules": {"Net": NET}, "seconds": {"proof": 1.0}}]), []
 
     def train(target, placement):
@@ -38,7 +39,21 @@ def trained(monkeypatch):
         return found
 
     monkeypatch.setattr("flatout.engine.train_ranks.train_on_ranks", train)
+    monkeypatch.setattr("flatout.engine.ranked_target.why_no_private_copy", lambda target: "")
     return found, asked
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Return the trainings of one process that were asked for: the command, and whether it is shown."""
+    asked = []
+
+    def train(target, selections, panel=None, *, edited=()):
+        asked.append(target.command)
+        return Trained(0, [])
+
+    monkeypatch.setattr("flatout.engine.train.train", train)
+    return asked
 
 
 def test_ranks_need_no_recipe_and_say_what_was_cut(script, trained, capsys):
@@ -139,7 +154,24 @@ def test_without_a_private_copy_nothing_is_trained(script, trained, capsys):
         (["--nnodes", "2", "train.py"], "and that is not given"),
         (["--nproc-per-node", "2", "--nnodes", "2", "train.py"], "needs a place where the machines meet"),
         (["--shard", "train.py"], "Try: flatout run --nproc-per-node 2 --shard train.py"),
-        (["--nproc-per-node", "2", "--nnodes", "x", "train.py"], "nor do ranks share parameters within it"),
+        (["--nproc-per-node", "2", "--nnodes", "x", "train.py"], "--nnodes x: write a number of machines"),
+        (["--nproc-per-node", "2", "--nnodes", "2", "--rdzv-endpoint", "2", "train.py"], "and a free port of it"),
+        (["--nproc-per-node", "2", "--rdzv-endpoint", "h:1", "train.py"], "Each of them would train on its own"),
+        (["--nproc-per-node", "", "train.py"], "write a number of processes, or gpu"),
+        (["--nproc-per-node", "loader-workers", "train.py"], "write a number of processes, or gpu"),
+        (["--nproc-per-node", "2", "--shard=all", "--nnodes", "", "train.py"], "write a number of machines"),
+        (["--nproc-per-node", "2", "--shard=some", "train.py"], "'some' is not one of 'all', 'node'"),
+        (["--nproc-per-node", "2", "--only", "no-such-fix", "train.py"], "--only is about the fixes of a recipe"),
+        (
+            ["--nproc-per-node", "2", "--on-change", "stop", "--allow-edits", "train.py"],
+            "--on-change and --allow-edits",
+        ),
+        (["--nproc-per-node", "2", "--recipe", "missing.toml", "train.py"], "no file missing.toml"),
+        (["--nproc-per-node", "2", "--live", "--print-sbatch", "train.py"], "--live shows one process"),
+        (
+            ["--nproc-per-node", "2", "--rdzv-endpoint", "h:1", "--print-sbatch", "train.py"],
+            "Leave --rdzv-endpoint out",
+        ),
         (["--nproc-per-node", "2", "--live", "train.py"], "Leave one out"),
         (["--print-sbatch", "train.py"], "needs the number of ranks on each machine"),
         (["--nnodes", "2", "--print-sbatch", "train.py"], "and that is not given"),
@@ -163,11 +195,21 @@ def test_words_that_make_no_sense_are_told_before_anything_runs(script, trained,
     ],
 )
 def test_shard_needs_no_value_before_the_script(script, trained, words, shard):
+    Path("other.toml").touch()
     assert run(["run", "--nproc-per-node", "2", *words]) == 0
     ((target, placement),) = trained[1]
     assert placement.shard == shard and placement.nodes == 1
+    assert target.name == "train" if "-m" in words else "train.py"
     if words[-1] in ("x", "--shard"):
         assert "--shard" in target.command
+
+
+@pytest.mark.parametrize("flag", ["--print-sbatch", "--verbose", "--allow-edits", "--live"])
+def test_what_stands_behind_a_flag_is_no_value_of_it(flag):
+    """Else the words of the script are read on, and its own `--shard` is changed."""
+    command = cli.get_command(click.Context(cli), "run")
+    context = command.make_context("run", [flag, "train.py", "--shard", "8"])
+    assert context.params["words"] == ("train.py", "--shard", "8")
 
 
 def test_what_was_shared_out_is_said(script, trained, capsys):
@@ -209,18 +251,133 @@ def test_a_recipe_for_ranks_trains_on_them(script, trained, capsys):
     assert trained[1][0][1].ranks == 2
 
 
+def test_ranks_of_a_recipe_that_are_refused_after_all_name_the_way_out(script, trained, capsys):
+    trained[0].refused = "no room"
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(["run", "train.py"]) == 3
+    said = capsys.readouterr().err
+    assert "delete the table [ranks] in flatout.toml" in said and "without --nproc-per-node" not in said
+
+
 def test_a_number_of_ranks_given_by_hand_comes_first(script, trained, capsys):
     write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
     assert run(["run", "--nproc-per-node", "4", "train.py"]) == 0
     assert trained[1][0][1].ranks == 4
 
 
-def test_the_number_of_ranks_shares_an_option_with_names_of_findings_and_fixes():
-    assert without_ranks(["IN001", "2"]) == (("IN001",), "2")
-    assert without_ranks(["GPU"]) == ((), "GPU")
-    assert without_ranks(["loader-workers"]) == (("loader-workers",), None)
-    with pytest.raises(UsageError, match="2 and gpu"):
-        without_ranks(["2", "gpu"])
+def test_a_recipe_for_ranks_cannot_be_shown_live_and_the_table_is_named(script, trained, alone, capsys):
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(["run", "--live", "train.py"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "--live shows one process, and [ranks] of flatout.toml starts 2." in said
+    assert "Leave --live out. To train in one process, delete the table [ranks] in flatout.toml." in said
+    assert trained[1] == alone == []
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "why"),
+    [
+        (["--", "env", "train.py"], {}, "of a script or module alone, and the command line begins with env"),
+        (["train.py"], {"RANK": "1", "WORLD_SIZE": "4"}, "WORLD_SIZE says that this is one of 4 processes already"),
+        (
+            ["train.py"],
+            {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"},
+            "WORLD_SIZE says that this is one of 2 processes already",
+        ),
+        (["train.py"], {"FLATOUT_WORLD": "off"}, "a private copy of the file system here (it is switched off)"),
+    ],
+)
+def test_where_the_ranks_of_a_recipe_cannot_be_one_process_trains(
+    script, trained, alone, capsys, monkeypatch, words, variables, why
+):
+    monkeypatch.setattr("flatout.engine.ranked_target.why_no_private_copy", why_no_private_copy)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(["run", *words]) == 0
+    said = capsys.readouterr().err
+    assert "flatout: [ranks] of flatout.toml, 2 ranks, is left out: " in said and why in said
+    assert "train.py trains unchanged" in said
+    assert trained[1] == []
+    assert [command[-1] for command in alone] == ["train.py"]
+
+
+def test_a_launcher_line_can_be_shown_live_beside_a_recipe_for_ranks(script, trained, alone):
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(["run", "--live", "--", "env", "train.py"]) == 0
+    assert trained[1] == [] and len(alone) == 1
+
+
+def test_a_variable_of_one_process_leaves_the_ranks_of_a_recipe(script, trained, alone, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(["run", "train.py"]) == 0
+    assert alone == [] and len(trained[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "advice"),
+    [
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2"}, "srun --nodes 1 --ntasks 1"),
+        ({"PET_NNODES": "2", "PET_MASTER_ADDR": "a"}, "without the variable PET_NNODES"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        (["run", "train.py"], "flatout.toml was proven on 2 ranks of one machine"),
+        (["tune", "--nproc-per-node", "2", "train.py"], "A recipe for ranks is proven on one machine"),
+        (["diagnose", "--nproc-per-node", "2", "train.py"], "A diagnosis on ranks is that of one machine"),
+    ],
+)
+def test_what_knows_one_machine_is_not_started_on_several(
+    script, trained, tuned, engine, capsys, monkeypatch, words, fact, variables, advice
+):
+    for name, value in {**variables, "FLATOUT_WORLD": "off"}.items():  # one process on each were two trainings
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("flatout.engine.ranked_target.why_no_private_copy", why_no_private_copy)
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(words) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{fact}, and this was started on 2 machines." in said and advice in said
+    assert trained[1] == tuned == engine.calls == []
+
+
+def test_options_about_fixes_are_named_where_the_recipe_has_ranks(script, trained, capsys):
+    write_recipe(recipe(1.5, ranks=ON_TWO), Path("flatout.toml"))
+    assert run(["run", "--on-change", "warn", "--allow-edits", "train.py"]) == 0
+    said = "on ranks no fix is applied, so --on-change and --allow-edits mean nothing"
+    assert f"flatout: {said}\n" in capsys.readouterr().err
+    assert run(["run", "train.py"]) == 0
+    assert "mean nothing" not in capsys.readouterr().err
+
+
+def test_a_recipe_that_is_given_has_to_be_there_and_its_fixes_are_left_out(script, trained, capsys):
+    write_recipe(recipe(2.0), Path("other.toml"))
+    assert run(["run", "--nproc-per-node", "2", "--recipe", "other.toml", "train.py"]) == 0
+    assert "the fixes of other.toml were proven in one process, and are left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["tune", "--only", "4", "train.py"], "--only 4: this option takes names, and no number of ranks."),
+        (["tune", "--also", "4", "train.py"], "--also 4: this option takes names, and no number of ranks."),
+        (["tune", "--only", "GPU", "train.py"], "For ranks: --nproc-per-node GPU"),
+        (["diagnose", "--only", "4", "train.py"], "For ranks: --nproc-per-node 4"),
+        (["tune", "--nproc-per-node", "loader-workers", "train.py"], "write a number of processes, or gpu"),
+        (["diagnose", "--nproc-per-node", "IN001", "train.py"], "write a number of processes, or gpu"),
+        (["tune", "--edit", "tf32", "train.py"], "For a fix: --also tf32"),
+        (["tune", "--also", "change.diff", "train.py"], "For a diff: --edit change.diff"),
+    ],
+)
+def test_what_belongs_to_another_option_is_refused_and_that_is_named(
+    script, tuned, engine, search, capsys, words, told
+):
+    assert run(words) == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+    assert tuned == engine.calls == search.calls == []
 
 
 @pytest.fixture
@@ -258,6 +415,11 @@ def test_a_recipe_that_gives_more_stays(script, tuned, capsys):
     ("words", "told"),
     [
         (["tune", "--nproc-per-node", "2", "--only", "fused-optimizer", "train.py"], "tries ranks, and no fix"),
+        (["tune", "--nproc-per-node", "2", "--edit", "x.diff", "train.py"], "tries ranks, and no fix"),
+        (
+            ["tune", "--nproc-per-node", "2", "--equal", "BITWISE", "train.py"],
+            "--equal bitwise cannot be held on ranks",
+        ),
         (["tune", "--nproc-per-node", "1", "train.py"], "One rank is one process"),
         (["diagnose", "--nproc-per-node", "2", "--whole", "train.py"], "leave out --nproc-per-node"),
     ],

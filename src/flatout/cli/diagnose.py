@@ -13,6 +13,7 @@ from flatout.cli.options import (
     only_codes_option,
     out_option,
     price_option,
+    ranks_option,
     verbose_option,
 )
 from flatout.cli.script_command import ScriptCommand
@@ -37,6 +38,7 @@ DEFAULT_BUDGET_S = 300.0
 )
 @budget_option
 @only_codes_option
+@ranks_option("Diagnose a script of one process as it trains on N ranks of this machine, or on one for each GPU.")
 @json_option
 @out_option
 @price_option
@@ -48,6 +50,7 @@ def diagnose(
     whole: bool,
     budget_s: float,
     only: tuple[str, ...],
+    ranks: str | None,
     json_file: Path | None,
     out: Path | None,
     price_h: float,
@@ -59,12 +62,12 @@ def diagnose(
     (`-- torchrun --nproc-per-node 2 train.py`). Options of flatout stand before it.
     """
     from flatout.cli.names import rule_codes
-    from flatout.cli.ranks import without_ranks
+    from flatout.cli.ranks import require_names
 
-    only, ranks = without_ranks(only)
+    require_names("--only", only)
     codes = rule_codes(only)
     _check_whole(whole, steps, json_file)
-    if whole and ranks:
+    if whole and ranks is not None:
         raise click.UsageError("--whole records one process: leave out --nproc-per-node.")
     diagnose_and_present(
         words,
@@ -145,13 +148,13 @@ def _diagnose(
     target = parse_target(words)
     limits = Limits(steps=steps, budget_s=budget_s, headroom=True)
     if ranks is not None:
-        from flatout.engine.placement import place
+        from flatout.engine.placement import place_here
         from flatout.engine.tune_ranks import diagnose_on_ranks
         from flatout.report.ranks import ranks_in_words
 
+        placement = place_here(ranks, "A diagnosis on ranks is that of one machine")
         with Watcher(bar=not verbose) as watcher:
             echo = echo_bytes if verbose else None
-            placement = place(ranks, ())
             return diagnose_on_ranks(
                 target, placement, limits=limits, out=out, watch=watcher.watch, echo=echo, in_words=ranks_in_words
             )

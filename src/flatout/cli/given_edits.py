@@ -13,17 +13,51 @@ if TYPE_CHECKING:
     from flatout.schema.report import Report
     from flatout.schema.trial import Selection
 
-__all__ = ["proposed_edits", "read_edits", "without_diffs"]
+__all__ = ["named_alone", "named_besides", "proposed_edits", "read_edits"]
 
 _DIFFS = (".diff", ".patch")
 _LARGEST_BYTES = 1024 * 1024
 _MOST_NAME = 60
 
 
-def without_diffs(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what of `words` names fixes, and what names diffs: files, or what ends as diffs do."""
-    diffs = tuple(word for word in words if Path(word).suffix in _DIFFS or Path(word).is_file())
-    return tuple(word for word in words if word not in diffs), diffs
+def named_alone(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what of the words of `--only` names fixes, and what names diffs: files, or what ends as diffs do.
+
+    Raises:
+        UsageError: one is a number of ranks.
+    """
+    from flatout.cli.ranks import require_names
+
+    diffs = tuple(word for word in words if _is_diff(word))
+    names = tuple(word for word in words if word not in diffs)
+    require_names("--only", names)
+    return names, diffs
+
+
+def named_besides(also: Sequence[str], edits: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words of `--also`, names of fixes, and those of `--edit`, files with diffs.
+
+    Raises:
+        UsageError: one stands at the other option, or is a number of ranks.
+    """
+    from flatout.cli.ranks import require_names
+
+    diff = next((word for word in also if Path(word).suffix in _DIFFS), "")
+    if diff:
+        raise UsageError(f"--also {diff}: this option takes names of fixes.", advice=f"For a diff: --edit {diff}")
+    name = next((word for word in edits if not _is_diff(word)), "")
+    if name:
+        raise UsageError(
+            f"--edit {name}: this option takes files with diffs, and there is no such file.",
+            f"The working folder is {Path.cwd()}.",
+            f"For a fix: --also {name}",
+        )
+    require_names("--also", also)
+    return tuple(also), tuple(edits)
+
+
+def _is_diff(word: str) -> bool:
+    return Path(word).suffix in _DIFFS or Path(word).is_file()
 
 
 def read_edits(diffs: Sequence[str], target: "Target") -> "tuple[Selection, ...]":

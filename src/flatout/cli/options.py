@@ -16,6 +16,7 @@ __all__ = [
     "only_codes_option",
     "out_option",
     "price_option",
+    "ranks_option",
     "recipe_option",
     "verbose_option",
     "writable",
@@ -120,13 +121,13 @@ recipe_option: _Decorator = click.option(
 
 
 only_codes_option: _Decorator = click.option(
-    "--only",
-    "--nproc-per-node",
-    "only",
-    multiple=True,
-    metavar="CODE|N|gpu",
-    help="Report these findings only; may be given again. --nproc-per-node N: of the script on N ranks.",
+    "--only", multiple=True, metavar="CODE", help="Report these findings only; may be given again."
 )
+
+
+def ranks_option(text: str) -> _Decorator:
+    """Return the `--nproc-per-node` option with what it does in this command."""
+    return click.option("--nproc-per-node", "ranks", metavar="N|gpu", help=text)
 
 
 def verbose_option(text: str) -> _Decorator:

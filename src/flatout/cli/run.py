@@ -2,14 +2,14 @@
 
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from flatout.cli.options import given_recipe_option, verbose_option
+from flatout.cli.options import given_recipe_option, ranks_option, verbose_option
 from flatout.cli.script_command import ScriptCommand
 from flatout.cli.word_order import advice_on_order
 from flatout.errors import UsageError
@@ -33,7 +33,12 @@ class RunCommand(ScriptCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Give `--shard` the value that it has without one; what comes after the script's name is the script's."""
-        flags = {name for one in self.params if getattr(one, "is_flag", False) for name in one.opts}
+        flags = {
+            name
+            for one in self.get_params(ctx)
+            if getattr(one, "is_flag", False)
+            for name in (*one.opts, *one.secondary_opts)
+        }
         read, rest = list[str](), list(args)
         while rest and rest[0].startswith("-") and rest[0] not in ("--", "-m"):
             word = rest.pop(0)
@@ -64,28 +69,26 @@ class RunCommand(ScriptCommand):
     is_flag=True,
     help="Run edits of the source in this recipe that your own tune did not make, now and later. Read them first.",
 )
+@ranks_option("Train a script of one process on N ranks of this machine, or on one for each GPU.")
+@click.option("--nnodes", "nodes", metavar="M", help="With --nproc-per-node: on M machines; start it on each.")
 @click.option(
-    "--nproc-per-node",
-    "ranks",
-    metavar="N|gpu",
-    help="Train a script of one process on N ranks of this machine, or on one for each GPU.",
-)
-@click.option(
-    "--nnodes",
     "--rdzv-endpoint",
-    "--shard",
-    "machines",
-    multiple=True,
-    metavar="M|HOST:PORT|[node]",
-    help="With --nproc-per-node: the number of machines, and where they meet (start it on each); --shard: each rank"
-    " keeps a share of parameters, gradients and optimizer state, of all ranks or (node) of those of its machine.",
+    "endpoint",
+    metavar="HOST:PORT",
+    help="With --nnodes: where the machines meet, one of them and a free port of it.",
 )
 @click.option(
-    "--live/--print-sbatch",
-    "shown",
-    default=None,
-    help="Show the live state of the training below its own output; or print a batch file for SLURM that trains on"
-    " the ranks asked for, and train nothing.",
+    "--shard",
+    type=click.Choice(["all", "node"]),
+    metavar="[node]",
+    help="With --nproc-per-node: each rank keeps a share of parameters, gradients and optimizer state, of all ranks or"
+    " (node) of those of its machine.",
+)
+@click.option("--live", is_flag=True, help="Show the live state of the training below its own output.")
+@click.option(
+    "--print-sbatch",
+    is_flag=True,
+    help="With --nproc-per-node: print a batch file for SLURM that trains on these ranks, and train nothing.",
 )
 @verbose_option("Show where the recipe was proven and what each fix did in each process.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
@@ -96,8 +99,11 @@ def run(
     on_change: str,
     allow_edits: bool,
     ranks: str | None,
-    machines: tuple[str, ...],
-    shown: bool | None,
+    nodes: str | None,
+    endpoint: str | None,
+    shard: str | None,
+    live: bool,
+    print_sbatch: bool,
     verbose: bool,
 ) -> int:
     """Train under flatout.toml, the recipe that `flatout tune` has made.
@@ -105,27 +111,65 @@ def run(
     SCRIPT is as for `flatout diagnose`. Its input, output, signals and exit code are its own; what flatout has to say
     it says on stderr, before and after.
     """
-    from flatout.cli.trusted_edits import served_edits
+    from flatout.engine.placement import RanksAsked
     from flatout.engine.process.target import parse_target
-    from flatout.engine.provenance import here, warnings
     from flatout.engine.recipe import find_recipe
 
     target = parse_target(words)
-    if ranks is not None or machines or shown is False:
-        return _on_ranks(target, ranks, machines, recipe_file, shown=shown, verbose=verbose)
+    asked = RanksAsked(ranks, nodes, endpoint, shard)
+    if asked != RanksAsked() or print_sbatch:
+        from flatout.cli.ranks import train_as_asked
+
+        refused = [*_given("only", "on_change", "allow_edits"), *(["--live"] if live else [])]
+        return train_as_asked(target, asked, recipe_file, refused, print_sbatch=print_sbatch, verbose=verbose)
     path = find_recipe(target, recipe_file)
     recipe = _read(path, target)
     if recipe.ranks is not None and not only:
-        return _as_proven_on_ranks(target, recipe, path, shown=shown, verbose=verbose)
-    served = served_edits(chosen(recipe, only, path), target, path, allow_edits=allow_edits)
+        from flatout.cli.ranks import train_as_proven
+
+        code = train_as_proven(target, recipe, path, _given("on_change", "allow_edits"), live=live, verbose=verbose)
+        if code is not None:
+            return code
+    under = _Asked(words, only, on_change, allow_edits=allow_edits, live=live, verbose=verbose)
+    return _under_recipe(target, recipe, path, under)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the command line says of a training under fixes."""
+
+    words: tuple[str, ...]
+    only: tuple[str, ...]
+    on_change: str
+    _: KW_ONLY
+    allow_edits: bool
+    live: bool
+    verbose: bool
+
+
+def _given(*names: str) -> list[str]:
+    """Return those options of these names that are on the command line, as they are written there."""
+    context = click.get_current_context()
+    written = click.core.ParameterSource.COMMANDLINE
+    return [f"--{name.replace('_', '-')}" for name in names if context.get_parameter_source(name) is written]
+
+
+def _under_recipe(target: "Target", recipe: Recipe, path: Path, asked: _Asked) -> int:
+    """Train under the fixes of a recipe; return the script's exit code."""
+    from flatout.cli.trusted_edits import served_edits
+    from flatout.engine.provenance import here, warnings
+
+    served = served_edits(chosen(recipe, asked.only, path), target, path, allow_edits=asked.allow_edits)
     kept = served.kept
     known = warnings(recipe, target, here(target)) if kept else []
-    _announce(target.name, path, recipe, kept, [*served.left, *known], verbose=verbose)
-    trained = _train(target, [_with(each.selection, on_change) for each in kept], served.files, live=bool(shown))
-    _advise(trained, words)
-    later = [each for each in warnings(recipe, target, trained.found) if each not in known] if kept or shown else []
-    if kept or shown:
-        _account(trained, later, verbose=verbose)
+    _announce(target.name, path, recipe, kept, [*served.left, *known], verbose=asked.verbose)
+    selections = [_with(each.selection, asked.on_change) for each in kept]
+    trained = _train(target, selections, served.files, live=asked.live)
+    _advise(trained, asked.words)
+    told = bool(kept or asked.live)
+    later = [each for each in warnings(recipe, target, trained.found) if each not in known] if told else []
+    if told:
+        _account(trained, later, verbose=asked.verbose)
     if kept and len(kept) == len(recipe.fixes):
         _compare(recipe, trained, comparable=not (known or later))
     return trained.exit_code
@@ -149,69 +193,6 @@ def _read(path: Path, target: "Target") -> Recipe:
     if recipe.whole is None:
         return recipe
     return replace(recipe, whole=recipe.whole.asked_with(*arguments_digests(target)))
-
-
-def _on_ranks(
-    target: "Target",
-    ranks: str | None,
-    machines: Sequence[str],
-    given: Path | None,
-    *,
-    shown: bool | None,
-    verbose: bool,
-) -> int:
-    """Train on several ranks; a recipe is not needed for it.
-
-    Raises:
-        UsageError: options do not go together.
-    """
-    from flatout.cli.ranks import print_batch_file, run_on_ranks
-    from flatout.engine.recipe import find_recipe
-
-    if ranks is None and not machines:
-        raise UsageError(
-            "--print-sbatch needs the number of ranks on each machine.",
-            advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --print-sbatch train.py > train.sbatch",
-        )
-    if ranks is None:
-        _refuse_without_ranks(machines)
-    if shown is False:
-        return print_batch_file(target, ranks, machines)
-    if shown:
-        raise UsageError("--live shows one process, and --nproc-per-node starts several.", advice="Leave one out.")
-    try:
-        recipe = find_recipe(target, given)
-    except UsageError:
-        recipe = None
-    return run_on_ranks(target, ranks, machines, recipe=recipe, verbose=verbose)
-
-
-def _refuse_without_ranks(machines: Sequence[str]) -> NoReturn:
-    """Say what a value of `--nnodes`, `--rdzv-endpoint` or `--shard` needs."""
-    if any(one in ("all", "node") for one in machines):
-        raise UsageError(
-            "--shard shares parameters among the ranks of --nproc-per-node, and that is not given.",
-            advice="Try: flatout run --nproc-per-node 2 --shard train.py",
-        )
-    raise UsageError(
-        "--nnodes and --rdzv-endpoint say where the ranks of --nproc-per-node run, and that is not given.",
-        advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --rdzv-endpoint HOST:29400 train.py",
-    )
-
-
-def _as_proven_on_ranks(target: "Target", recipe: Recipe, path: Path, *, shown: bool | None, verbose: bool) -> int:
-    """Train on the ranks of a recipe."""
-    from flatout.engine.provenance import here, warnings
-
-    assert recipe.ranks is not None
-    kept = recipe.ranks.as_kept
-    _say(
-        f"{path}: {kept.selection.label}, proven {kept.speedup:.2f}x as fast ({kept.low:.2f} to {kept.high:.2f}) with"
-        f" results equal by {kept.equivalence} over {recipe.ranks.steps} steps"
-    )
-    for sentence in warnings(recipe, target, here(target)):
-        _say(f"warning: {sentence}")
-    return _on_ranks(target, str(recipe.ranks.number), (), path, shown=shown, verbose=verbose)
 
 
 def _with(selection: Selection, on_change: str) -> Selection:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatout.cli.options import budget_option, json_option, out_option, recipe_option, verbose_option
+from flatout.cli.options import budget_option, json_option, out_option, ranks_option, recipe_option, verbose_option
 from flatout.cli.script_command import ScriptCommand
 from flatout.errors import FlatoutError, UsageError
 from flatout.schema.files import read_whole
@@ -39,19 +39,25 @@ OURS = ("schema", "script", "proven")
 @budget_option
 @click.option(
     "--only",
-    "--nproc-per-node",
-    "only",
     multiple=True,
-    metavar="FIX|DIFF|N",
-    help="Try this fix or edit only, or those for this finding. --nproc-per-node N: N ranks, or gpu, and no fix.",
+    metavar="FIX|DIFF",
+    help="Try this fix or edit only, or those for this finding; may be given again.",
 )
 @click.option(
     "--also",
-    "--edit",
     multiple=True,
-    metavar="FIX|DIFF",
-    help="Also try this edit of the source (a diff), or this fix, tried only on request (such as larger-batch).",
+    metavar="FIX",
+    help="Also try this fix or the one for this finding, tried only on request (such as larger-batch or CO024);"
+    " may be given again.",
 )
+@click.option(
+    "--edit",
+    "edits",
+    multiple=True,
+    metavar="DIFF",
+    help="Also try this edit of the source, a file with a diff; may be given again.",
+)
+@ranks_option("Try N ranks of this machine, or one for each GPU, in place of fixes.")
 @click.option(
     "--equal",
     type=click.Choice(CLASSES, case_sensitive=False),
@@ -70,6 +76,8 @@ def tune(
     budget_s: float,
     only: tuple[str, ...],
     also: tuple[str, ...],
+    edits: tuple[str, ...],
+    ranks: str | None,
     equal: str,
     recipe_file: Path,
     json_file: Path | None,
@@ -82,29 +90,33 @@ def tune(
     A fix that changes the training itself is tried only when --also or --only names it. An edit is tried as a fix is:
     its text is served in place of the files, which stay as they are.
     """
-    from flatout.cli.given_edits import without_diffs
+    from flatout.cli.given_edits import named_alone, named_besides
     from flatout.cli.names import fix_names
-    from flatout.cli.ranks import without_ranks
 
-    only, ranks = without_ranks(only)
     if ranks is not None:
-        _tune_on_ranks(words, ranks, (*only, *also), budget_s, recipe_file, json_file, out, verbose)
+        _check_on_ranks((*only, *also, *edits), equal)
+        _tune_on_ranks(words, ranks, budget_s, recipe_file, json_file, out, verbose)
         return
-    (only, edits), (also, more) = without_diffs(only), without_diffs(also)
-    source = click.get_current_context().get_parameter_source("budget_s")
+    (only, alone), (also, edits) = named_alone(only), named_besides(also, edits)
     tune_and_present(
         words,
         budget_s=budget_s,
-        patience=1.0 if source is click.core.ParameterSource.COMMANDLINE else PATIENCE,
-        only=fix_names(only) | ({EDITED_SOURCE} if edits else set()),
+        patience=_patience(),
+        only=fix_names(only) | ({EDITED_SOURCE} if alone else set()),
         also=fix_names(also),
-        edits=(*edits, *more),
+        edits=(*alone, *edits),
         equal=equal,
         recipe_file=recipe_file,
         json_file=json_file,
         out=out,
         verbose=verbose,
     )
+
+
+def _patience() -> float:
+    """Return how many times the budget the tune may take: that of the command line is kept."""
+    source = click.get_current_context().get_parameter_source("budget_s")
+    return 1.0 if source is click.core.ParameterSource.COMMANDLINE else PATIENCE
 
 
 def tune_and_present(
@@ -154,10 +166,20 @@ def _shown(
     return found
 
 
+def _check_on_ranks(others: Sequence[str], equal: str) -> None:
+    """Refuse what does not go together with ranks: names of fixes and edits, and results equal to the last bit."""
+    if others:
+        raise click.UsageError("--nproc-per-node tries ranks, and no fix: leave out --only, --also and --edit.")
+    if equal == "bitwise":
+        raise UsageError(
+            "--equal bitwise cannot be held on ranks: sums have another order, and results are equal up to rounding.",
+            advice="Leave --equal out, or try: flatout tune --nproc-per-node 2 --equal rounding train.py",
+        )
+
+
 def _tune_on_ranks(
     words: Sequence[str],
     ranks: str,
-    others: Sequence[str],
     budget_s: float,
     recipe_file: Path,
     json_file: Path | None,
@@ -167,18 +189,16 @@ def _tune_on_ranks(
     """Try the script on ranks; keep that in the recipe, where it holds nothing that gives more.
 
     Raises:
-        UsageError: `others`, names of fixes and edits, were given, too, or there is nothing to compare.
+        UsageError: there is nothing to compare, or more than one machine.
     """
     from flatout.cli.progress import Watcher, echo_bytes
-    from flatout.engine.placement import place
+    from flatout.engine.placement import place_here
     from flatout.engine.process.target import parse_target
     from flatout.engine.tune_ranks import tune_on_ranks
     from flatout.report.ranks import ranks_in_words
 
-    if others:
-        raise click.UsageError("--nproc-per-node tries ranks, and no fix: leave out --only, --also and --edit.")
     _require_ours(recipe_file)
-    target, placement = parse_target(words), place(ranks, ())
+    target, placement = parse_target(words), place_here(ranks, "A recipe for ranks is proven on one machine")
     if placement.size < 2:
         raise UsageError("One rank is one process.", advice="Try: flatout tune --nproc-per-node 2 train.py")
 

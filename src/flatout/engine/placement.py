@@ -3,18 +3,27 @@
 import os
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flatout.engine.slurm import STEP, in_step, machines_of_step
 from flatout.errors import UsageError
 
-__all__ = ["Placement", "number_of_machines", "number_of_ranks", "place"]
+__all__ = ["Placement", "RanksAsked", "number_of_machines", "number_of_ranks", "place", "place_here"]
 
 _MOST_RANKS = 4096
-_SHARDS = ("all", "node")
 _PORT = 29500  # torchrun's own, where no other is named
 _ADVICE = "Try: flatout run --nproc-per-node 2 train.py"
+
+
+@dataclass(frozen=True, slots=True)
+class RanksAsked:
+    """What the options of the command line ask for, as they were written; None where one was not given."""
+
+    ranks: str | None = None  # --nproc-per-node
+    nodes: str | None = None  # --nnodes
+    endpoint: str | None = None  # --rdzv-endpoint
+    shard: str | None = None  # --shard: "all", or "node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +43,14 @@ class Placement:
         return self.ranks * self.nodes
 
 
-def place(ranks: str, machines: Sequence[str], environment: Mapping[str, str] = os.environ) -> Placement:
-    """Return what `--nproc-per-node ranks` and the values of `--nnodes`, `--rdzv-endpoint` and `--shard` ask for.
+def place(asked: RanksAsked, environment: Mapping[str, str] = os.environ) -> Placement:
+    """Return where the ranks run that are asked for, by the command line and else by variables.
 
     Raises:
-        UsageError: they make no sense, here or together.
+        UsageError: what is asked for makes no sense, here or together.
     """
-    shard = next((one for one in reversed(machines) if one in _SHARDS), "")
-    machines = [one for one in machines if one not in _SHARDS]
-    number = number_of_ranks(ranks, environment)
-    nodes, endpoint = number_of_machines(machines)
-    job = note = ""
-    if not machines and in_step(environment):
-        nodes, endpoint, job = machines_of_step(environment)
-    elif not machines and "SLURM_JOB_ID" in environment:
-        note = _left_alone(environment)
-    elif not machines:
-        nodes, endpoint = _of_torchrun(environment)
+    number = number_of_ranks(asked.ranks or "", environment)
+    nodes, endpoint, job, note = _machines(asked, environment)
     if nodes > 1 and not endpoint:
         raise UsageError(
             f"--nnodes {nodes} needs a place where the machines meet.",
@@ -59,7 +59,42 @@ def place(ranks: str, machines: Sequence[str], environment: Mapping[str, str] = 
     if number * nodes > _MOST_RANKS:
         raise UsageError(f"{number * nodes} ranks are more than flatout starts ({_MOST_RANKS}).", advice=_ADVICE)
     job = job or environment.get("PET_RDZV_ID") or "flatout"
-    return Placement(number, nodes, endpoint, job if nodes > 1 else uuid.uuid4().hex, note, shard)
+    return Placement(number, nodes, endpoint, job if nodes > 1 else uuid.uuid4().hex, note, asked.shard or "")
+
+
+def place_here(ranks: str, fact: str, environment: Mapping[str, str] = os.environ) -> Placement:
+    """Return `ranks` of this machine, for what knows one machine only, as `fact` says.
+
+    Raises:
+        UsageError: they make no sense, or this was started on several machines.
+    """
+    found = place(RanksAsked(ranks), environment)
+    if found.nodes == 1:
+        return found
+    alone = "srun --nodes 1 --ntasks 1" if in_step(environment) else "without the variable PET_NNODES"
+    raise UsageError(
+        f"{fact}, and this was started on {found.nodes} machines.",
+        "On each of them it would do another thing at another time.",
+        f"Start it on one machine, {alone}. To train on all: flatout run --nproc-per-node {ranks} train.py",
+    )
+
+
+def _machines(asked: RanksAsked, environment: Mapping[str, str]) -> tuple[int, str, str, str]:
+    """Return how many machines there are, where they meet, the name of the job, and what there is to tell of it."""
+    endpoint = "" if asked.endpoint is None else _meeting_place(asked.endpoint)
+    if asked.nodes is not None:
+        return number_of_machines(asked.nodes), endpoint, "", ""
+    if endpoint:
+        raise UsageError(
+            "--rdzv-endpoint says where machines meet, and --nnodes, how many there are, is not given.",
+            "Each of them would train on its own.",
+            f"Say how many: --nnodes 2 --rdzv-endpoint {endpoint}",
+        )
+    if in_step(environment):
+        return (*machines_of_step(environment), "")
+    if "SLURM_JOB_ID" in environment:
+        return 1, "", "", _left_alone(environment)
+    return (*_of_torchrun(environment), "", "")
 
 
 def _left_alone(environment: Mapping[str, str]) -> str:
@@ -84,26 +119,23 @@ def number_of_ranks(text: str, environment: Mapping[str, str] = os.environ) -> i
     return int(text)
 
 
-def number_of_machines(values: Sequence[str]) -> tuple[int, str]:
-    """Return the number of machines and where they meet, of values that tell themselves apart.
+def number_of_machines(text: str, name: str = "--nnodes") -> int:
+    """Return the number of machines that `--nnodes`, or the variable `name`, says.
 
     Raises:
-        UsageError: a value is neither.
+        UsageError: it is no number.
     """
-    nodes, endpoint = 1, ""
-    for value in values:
-        if value in _SHARDS:
-            continue
-        if re.fullmatch(r"[1-9]\d{0,3}", value.strip()):
-            nodes = int(value)
-        elif re.fullmatch(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}", value.strip()):
-            endpoint = value.strip()
-        else:
-            raise UsageError(
-                f"{value} is neither a number of machines (--nnodes 2) nor a place where they meet"
-                " (--rdzv-endpoint HOST:29400), nor do ranks share parameters within it (--shard, --shard node).",
-            )
-    return nodes, endpoint
+    if not re.fullmatch(r"[1-9]\d{0,3}", text.strip()):
+        raise UsageError(f"{name} {text}: write a number of machines.", advice=f"Try: {name} 2")
+    return int(text)
+
+
+def _meeting_place(text: str, name: str = "--rdzv-endpoint") -> str:
+    if not re.fullmatch(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}", text.strip()):
+        raise UsageError(
+            f"{name} {text}: write one of the machines and a free port of it.", advice=f"Try: {name} HOST:29400"
+        )
+    return text.strip()
 
 
 def _of_torchrun(environment: Mapping[str, str]) -> tuple[int, str]:
@@ -112,7 +144,8 @@ def _of_torchrun(environment: Mapping[str, str]) -> tuple[int, str]:
     endpoint = environment.get("PET_RDZV_ENDPOINT", "").strip()
     if not endpoint and environment.get("PET_MASTER_ADDR"):
         endpoint = f"{environment['PET_MASTER_ADDR']}:{environment.get('PET_MASTER_PORT') or _PORT}"
-    return number_of_machines([value for value in (nodes, endpoint) if value])
+    nodes_there = number_of_machines(nodes, "PET_NNODES") if nodes else 1
+    return nodes_there, _meeting_place(endpoint, "PET_RDZV_ENDPOINT") if endpoint else ""
 
 
 def _num_gpus(environment: Mapping[str, str]) -> int:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,11 +13,12 @@ from pathlib import Path
 
 from flatout.engine.placement import Placement
 from flatout.engine.process.private_folders import MEMORY, Room, make_room, remove_left_over_rooms
+from flatout.engine.process.rank_start import REFUSED_FILE
 from flatout.engine.process.target import Target
 from flatout.errors import UsageError
 from flatout.schema.ranks import MEMORY_LINK, RankLaunch, write_launch
 
-__all__ = ["ranked", "require_script"]
+__all__ = ["is_script", "ranked", "require_script", "why_no_private_copy"]
 
 _LAUNCHER = "import os; from flatout.ranks.launcher import main; os._exit(main())"  # threads may still wait
 _LAUNCH_FILE = "launch.json"
@@ -52,17 +54,34 @@ def ranked(target: Target, placement: Placement) -> Iterator[tuple[Target, Path]
             _remove_rooms(folder)
 
 
+def is_script(target: Target) -> bool:
+    """Return whether a command line is that of a Python script or module, which flatout can start as ranks."""
+    return Path(target.command[0]) == Path(sys.executable)
+
+
 def require_script(target: Target) -> None:
     """Refuse a command line that flatout cannot start as ranks.
 
     Raises:
         UsageError: it is not that of a Python script or module.
     """
-    if Path(target.command[0]) != Path(sys.executable):
+    if not is_script(target):
         raise UsageError(
             f"--nproc-per-node starts a Python script or module, and {target.command[0]} is neither.",
             advice="Leave the launcher out: flatout run --nproc-per-node 2 train.py",
         )
+
+
+def why_no_private_copy(target: Target) -> str:
+    """Return why ranks of `target` cannot write to private copies here, "" where they can: one tries it, and ends."""
+    with ranked(target, Placement(2)) as (_, folder):
+        names = {"RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
+        start = (sys.executable, "-m", "flatout.engine.process.rank_start", str(folder), "true")
+        with contextlib.suppress(OSError):
+            subprocess.run(start, env={**os.environ, **names}, stdin=subprocess.DEVNULL, check=False)
+        with contextlib.suppress(OSError):
+            return (folder / REFUSED_FILE).read_text(encoding="utf-8")
+    return ""
 
 
 @contextlib.contextmanager

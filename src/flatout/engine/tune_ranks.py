@@ -4,13 +4,14 @@ The untouched script is diagnosed and run as a reference; the same script on ran
 every other candidate. Speed is that of whole processes in turns: ranks do not take turns with one process.
 """
 
+import contextlib
 import dataclasses
 import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from flatout.analysis.judge import compare
+from flatout.analysis.judge import compare, last_look
 from flatout.engine.diagnose import Limits, diagnose, diagnose_in
 from flatout.engine.placement import Placement
 from flatout.engine.process.launch import read_notes
@@ -19,7 +20,7 @@ from flatout.engine.process.run_folder import one_at_a_time, run_folder
 from flatout.engine.process.target import Target
 from flatout.engine.progress import Progress
 from flatout.engine.ranked_target import ranked
-from flatout.engine.trial.block_results import Measured
+from flatout.engine.trial.block_results import Failure, Measured
 from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.recipe_proof import proof_of
 from flatout.engine.trial.timing import Bench
@@ -67,7 +68,9 @@ def _with_notes(report: Report, notes: Sequence[str]) -> Report:
 def _became(folder: Path, pattern: str, number: int, in_words: InWords) -> list[str]:
     """Return what became of the model's calls on ranks, by the account that rank 0 has written last."""
     found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
-    accounts = [json.loads(path.read_text(encoding="utf-8")) for path in found[-1:]]
+    accounts = []
+    with contextlib.suppress(OSError, ValueError):  # the rank was ended while it wrote
+        accounts = [json.loads(path.read_text(encoding="utf-8")) for path in found[-1:]]
     said = in_words(accounts, size=number) if accounts else []
     return [f"on {number} ranks: {sentence}" for sentence in said]
 
@@ -94,7 +97,7 @@ def tune_on_ranks(
             watch(dataclasses.replace(progress, share=progress.share * _DIAGNOSIS))
 
         report = diagnose_in(target, folder, limits=limits, watch=earlier, echo=echo, notes=notes)
-        session = _Session(target, on_ranks, placement.size, folder, report, until, budget_s, watch)
+        session = _Session(target, on_ranks, placement.ranks, folder, report, until, budget_s, watch)
         try:
             return _with_notes(session.tune(), _became(folder, "trials/*/rank-0.json", placement.size, in_words))
         except KeyboardInterrupt:
@@ -119,10 +122,10 @@ class _Session:
 
     def tune(self) -> Report:
         equality = self._equality()
-        comparison, failed = None, ""
+        comparison, failure = None, None
         if equality.equal is not False:
-            comparison, failed = self._comparison()
-        verdict, reason = _verdict(equality, comparison, failed)
+            comparison, failure = self._comparison()
+        verdict, reason = _verdict(equality, comparison, failure)
         trial = Trial(
             number=1,
             candidate=Candidate(
@@ -155,8 +158,8 @@ class _Session:
         finally:
             verifier.close()
 
-    def _comparison(self) -> tuple[Comparison | None, str]:
-        """Return what pairs of processes say, and how one has failed."""
+    def _comparison(self) -> tuple[Comparison | None, Failure | None]:
+        """Return what pairs of processes say, and how one has failed, be it after others that have not."""
         pace = Pace.of(self.report)
         bench = Bench(
             self._target, self._folder, lambda steps: self._progress("speed", steps), pace,
@@ -170,10 +173,7 @@ class _Session:
         bench.one_after_the_other(
             (), (), measured, decide=decide, max_s=max(5.0, self._left_s()), num_pairs=max(_PAIRS)
         )
-        if not measured.pairs:
-            return None, measured.failure.reason if measured.failure is not None else ""
-        looks = _PAIRS if measured.decision else (len(measured.pairs),)
-        return compare(measured.pairs, alpha=_ALPHA, looks=looks), ""
+        return _judged(measured.pairs) if measured.pairs else None, measured.failure
 
     def _recipe(self, comparison: Comparison, equality: Equality) -> Recipe:
         ranks = RankProof(
@@ -196,11 +196,23 @@ class _Session:
         self._watch(Progress(stage, steps, max(_DIAGNOSIS, min(0.99, done)), max(0.0, self._left_s())))
 
 
-def _verdict(equality: Equality, comparison: Comparison | None, failed: str) -> tuple[Verdict, str]:
+def _judged(pairs: Sequence[Pair]) -> Comparison:
+    """Return what these pairs say, as no more can be had; all looks spend the error probability together."""
+    if len(pairs) < min(_PAIRS):
+        return compare(pairs, alpha=_ALPHA, looks=(len(pairs),))
+    found = compare(pairs, alpha=_ALPHA, looks=_PAIRS)
+    if found.decision in ("", "undecided"):
+        found = dataclasses.replace(found, decision=last_look(pairs, alpha=_ALPHA, looks=_PAIRS) or "undecided")
+    return found
+
+
+def _verdict(equality: Equality, comparison: Comparison | None, failure: Failure | None) -> tuple[Verdict, str]:
     if equality.equal is False:
         return Verdict.RESULTS_DIFFER, equality.reason
-    if failed:
-        return Verdict.CRASHED, failed
+    if failure is not None and not failure.of_baseline:
+        return failure.verdict, failure.reason
+    if failure is not None:
+        return Verdict.UNDECIDED, f"the untouched script failed: {failure.reason}"
     if equality.equal is None:
         return Verdict.UNDECIDED, equality.reason
     if comparison is None:

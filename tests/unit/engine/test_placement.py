@@ -2,41 +2,46 @@
 
 import pytest
 
-from flatout.engine.placement import Placement, place
+from flatout.engine.placement import Placement, RanksAsked, place, place_here
 from flatout.errors import UsageError
 
 
 def test_ranks_of_one_machine():
-    found = place("2", (), {})
+    found = place(RanksAsked("2"), {})
     assert (found.ranks, found.nodes, found.endpoint, found.size) == (2, 1, "", 2)
-    assert found.job != place("2", (), {}).job
+    assert found.job != place(RanksAsked("2"), {}).job
 
 
 def test_one_rank_for_each_visible_gpu():
-    assert place("gpu", (), {"CUDA_VISIBLE_DEVICES": "0,3"}).ranks == 2
+    assert place(RanksAsked("gpu"), {"CUDA_VISIBLE_DEVICES": "0,3"}).ranks == 2
     with pytest.raises(UsageError, match="shows no GPU"):
-        place("gpu", (), {"CUDA_VISIBLE_DEVICES": ""})
+        place(RanksAsked("gpu"), {"CUDA_VISIBLE_DEVICES": ""})
 
 
-def test_machines_and_where_they_meet_in_any_order():
-    for values in (("2", "host:29400"), ("host:29400", "2")):
-        assert place("4", values, {}) == Placement(4, 2, "host:29400", "flatout")
-    assert place("4", ("2", "[fe80::1]:29400"), {}).endpoint == "[fe80::1]:29400"
+def test_machines_and_where_they_meet():
+    assert place(RanksAsked("4", "2", "host:29400"), {}) == Placement(4, 2, "host:29400", "flatout")
+    assert place(RanksAsked("4", "1", "host:29400", "node"), {}).shard == "node"
+    assert place(RanksAsked("4", "2", "[fe80::1]:29400"), {}).endpoint == "[fe80::1]:29400"
 
 
 @pytest.mark.parametrize(
-    ("ranks", "machines", "words"),
+    ("asked", "words"),
     [
-        ("0", (), "a number of processes, or gpu"),
-        ("two", (), "a number of processes, or gpu"),
-        ("2", ("2",), "needs a place where the machines meet"),
-        ("2", ("host",), "neither a number of machines"),
-        ("9999", ("9", "h:1"), "more than flatout starts"),
+        (("0",), "a number of processes, or gpu"),
+        (("two",), "a number of processes, or gpu"),
+        (("",), "a number of processes, or gpu"),
+        (("2", "2"), "needs a place where the machines meet"),
+        (("2", "host"), "--nnodes host: write a number of machines"),
+        (("2", ""), "write a number of machines"),
+        (("2", "2", "host"), "--rdzv-endpoint host: write one of the machines and a free port"),
+        (("2", "2", ""), "write one of the machines and a free port"),
+        (("2", None, "host:1"), "--nnodes, how many there are, is not given"),
+        (("9999", "9", "h:1"), "more than flatout starts"),
     ],
 )
-def test_what_makes_no_sense_is_told_in_one_line(ranks, machines, words):
+def test_what_makes_no_sense_is_told_in_one_line(asked, words):
     with pytest.raises(UsageError, match=words) as caught:
-        place(ranks, machines, {})
+        place(RanksAsked(*asked), {})
     assert "\n" not in caught.value.fact
 
 
@@ -52,17 +57,30 @@ KUBERNETES = {"PET_NNODES": "4", "PET_MASTER_ADDR": "job-0.job", "PET_MASTER_POR
     ],
 )
 def test_variables_of_torchrun_say_where_machines_meet(environment, found):
-    assert place("8", (), environment) == found
-    assert place("8", ("3", "b:2"), environment) == Placement(8, 3, "b:2", found.job)
+    assert place(RanksAsked("8"), environment) == found
+    assert place(RanksAsked("8", "3", "b:2"), environment) == Placement(8, 3, "b:2", found.job)
+
+
+@pytest.mark.parametrize("name", ["PET_NNODES", "PET_RDZV_ENDPOINT"])
+def test_a_variable_that_makes_no_sense_is_named(name):
+    with pytest.raises(UsageError, match=name):
+        place(RanksAsked("8"), {name: "x"})
+
+
+def test_what_knows_one_machine_is_refused_on_several():
+    assert place_here("2", "why", {}).size == 2
+    with pytest.raises(UsageError, match="why, and this was started on 4 machines") as caught:
+        place_here("8", "why", KUBERNETES)
+    assert "without the variable PET_NNODES" in caught.value.advice
 
 
 def test_variables_of_one_machine_change_nothing():
-    found = place("8", (), {"PET_NNODES": "1", "PET_MASTER_ADDR": "localhost", "PET_MASTER_PORT": "1"})
+    found = place(RanksAsked("8"), {"PET_NNODES": "1", "PET_MASTER_ADDR": "localhost", "PET_MASTER_PORT": "1"})
     assert found.nodes == 1
 
 
 def test_a_job_without_a_step_trains_on_its_first_machine_and_says_so():
-    found = place("8", (), {"SLURM_JOB_ID": "5", "SLURM_NNODES": "2", "SLURM_PROCID": "0"})
+    found = place(RanksAsked("8"), {"SLURM_JOB_ID": "5", "SLURM_NNODES": "2", "SLURM_PROCID": "0"})
     assert found.nodes == 1
     assert "on one of the 2 machines of this job; srun starts it on all" in found.note
-    assert place("8", (), {"SLURM_JOB_ID": "5", "SLURM_NNODES": "1"}).note == ""
+    assert place(RanksAsked("8"), {"SLURM_JOB_ID": "5", "SLURM_NNODES": "1"}).note == ""

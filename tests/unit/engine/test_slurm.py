@@ -3,7 +3,7 @@
 import pytest
 
 from flatout.engine import slurm
-from flatout.engine.placement import Placement, place
+from flatout.engine.placement import Placement, RanksAsked, place
 from flatout.engine.slurm import Partition, default_partition, first_host
 from flatout.errors import UsageError
 
@@ -32,26 +32,26 @@ def told(monkeypatch):
 
 
 def test_a_job_step_says_where_its_machines_meet():
-    assert place("8", (), STEP) == Placement(8, 2, "gpu-07:18456", "123456.0")
-    assert place("8", ("2", "other:1"), STEP).endpoint == "other:1"
-    assert place("8", (), STEP | {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1"}).nodes == 1
+    assert place(RanksAsked("8"), STEP) == Placement(8, 2, "gpu-07:18456", "123456.0")
+    assert place(RanksAsked("8", "2", "other:1"), STEP).endpoint == "other:1"
+    assert place(RanksAsked("8"), STEP | {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1"}).nodes == 1
 
 
 def test_steps_of_one_job_meet_at_ports_of_their_own():
-    found = {place("8", (), STEP | {"SLURM_STEP_ID": str(step)}).endpoint for step in range(50)}
+    found = {place(RanksAsked("8"), STEP | {"SLURM_STEP_ID": str(step)}).endpoint for step in range(50)}
     assert len(found) == 50
 
 
 def test_a_name_that_is_slurms_own_is_replaced_by_the_address(told):
     names = STEP | {"SLURM_STEP_NODELIST": "n1-slurm,n2-slurm"}
-    assert place("8", (), names).endpoint == "n1-slurm:18456"
+    assert place(RanksAsked("8"), names).endpoint == "n1-slurm:18456"
     told["scontrol"] = "NodeName=n1-slurm Arch=x86_64 NodeAddr=10.0.0.7 NodeHostName=x"
-    assert place("8", (), names).endpoint == "10.0.0.7:18456"
+    assert place(RanksAsked("8"), names).endpoint == "10.0.0.7:18456"
 
 
 def test_a_job_step_of_several_tasks_on_a_machine_is_refused():
     with pytest.raises(UsageError, match="8 tasks on 2 machines"):
-        place("8", (), STEP | {"SLURM_STEP_NUM_TASKS": "8"})
+        place(RanksAsked("8"), STEP | {"SLURM_STEP_NUM_TASKS": "8"})
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ class Failure:
 
     verdict: Verdict
     reason: str
+    of_baseline: bool = False  # it was that of the untouched script, where two processes take turns
 
 
 @dataclass(slots=True)

@@ -226,7 +226,7 @@ class Bench:
         decide: Callable[[Sequence[Pair]], str], max_s: float, num_pairs: int, epoch_steps: int = 0,
     ) -> None:  # fmt: skip
         """Time processes under `base` and under `arm` alternately, each as one block."""
-        start = time.monotonic()
+        start, longest_s = time.monotonic(), [0.0, 0.0]
         for number in range(num_pairs):
             blocks = {}
             for side in (0, 1) if number % 2 == 0 else (1, 0):
@@ -237,9 +237,12 @@ class Bench:
                 outcome, folder = self._execute(timing, arm if side else base, max(5.0, left_s), (), side)
                 measured.wall_s += outcome.wall_s
                 blocks[side] = slowest_block(folder, measured)
+                longest_s[side] = max(longest_s[side], outcome.wall_s if blocks[side] is not None else 0.0)
                 if blocks[side] is None:
-                    over = outcome.stopped_by == "budget"
-                    measured.failure = None if over else trial_failure(outcome, folder, self._silence_s)
+                    hangs = 0 < 3 * longest_s[side] < outcome.wall_s - self._silence_s  # others have shown how long
+                    over = outcome.stopped_by == "budget" and not hangs
+                    failure = None if over else trial_failure(outcome, folder, self._silence_s)
+                    measured.failure = failure and replace(failure, of_baseline=not side)
                     measured.reason = "the budget ended" if over else measured.reason
                     return
             measured.pairs.append(Pair(blocks[0] or 0.0, blocks[1] or 0.0))
