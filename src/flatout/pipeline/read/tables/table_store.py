@@ -76,15 +76,17 @@ class TableStore:
             BadTable: the folder cannot be written.
         """
         self.make()
+        path = self.folder / f".{key}.lock"
         try:
-            file = os.open(self.folder / f".{key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = _held_lock(path)
         except any_but_signals(OSError) as error:
             raise self.refused(error) from error
         try:
-            while not _locked(file):
-                time.sleep(_POLL_S)
             yield
         finally:
+            with contextlib.suppress(OSError):
+                if _is_at(file, path):
+                    os.unlink(path)  # who waits for it sees that, and makes another one
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile holds a copy of the descriptor
             os.close(file)
@@ -128,6 +130,29 @@ class TableStore:
             taken = sum(each.stat().st_size for each in self.folder.glob("*.samples"))
             return int(_MOST_OF_FREE * (shutil.disk_usage(self.folder).free + taken))
         return 0
+
+
+def _held_lock(path: Path) -> int:
+    """Return a descriptor that has the lock of the file at `path`, once nobody else has it."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            while not _locked(file):
+                time.sleep(_POLL_S)
+            if _is_at(file, path):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)  # it was removed by who had it before
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Return whether a descriptor is of the file that lies at `path` now."""
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _locked(file: int) -> bool:
