@@ -24,7 +24,7 @@ from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["KnownTable", "TableStore", "key_of", "usual_folder"]
 
-_FORM = 1  # of what is kept of a table
+_FORM = 2  # of what is kept of a table
 _MOST_OF_FREE = 0.9
 _POLL_S = 0.05
 

@@ -146,7 +146,7 @@ def test_a_file_that_is_written_again_is_another_one(tmp_path):
 class _Counting(fsspec.implementations.memory.MemoryFileSystem):
     """Files in memory, with a count of how often they are asked about."""
 
-    protocol, cachable, asked = "counting", False, []  # noqa: RUF012
+    protocol, cachable, asked = "counting", False, []
 
     @classmethod
     def _strip_protocol(cls, path):

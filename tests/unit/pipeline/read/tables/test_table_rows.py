@@ -50,7 +50,7 @@ OPERATIONS = {
     "copy": lambda rows: rows.copy(),
     "count": lambda rows: rows.count(None),
     "index": lambda rows: rows.index(rows[-1]),
-    "add": lambda rows: rows + [None],
+    "add": lambda rows: rows + [None],  # noqa: RUF005
     "added to": lambda rows: [None] + rows,  # noqa: RUF005
     "added to itself": lambda rows: rows + rows,
     "in place": lambda rows: operator.iadd(rows, [None]),
@@ -184,7 +184,9 @@ def test_indices_are_whole_numbers_of_any_kind(indices):
     assert made.dtype is torch.int64 and made.tolist() == [operator.index(one) % ROWS for one in indices]
 
 
-@pytest.mark.parametrize(("indices", "said"), [([3, 20], 20), ([-21, 3], -21), ([2**70], 2**70), ([-(2**64)], -(2**64))])
+@pytest.mark.parametrize(
+    ("indices", "said"), [([3, 20], 20), ([-21, 3], -21), ([2**70], 2**70), ([-(2**64)], -(2**64))]
+)
 def test_a_row_that_is_not_there_is_named(table, indices, said):
     with pytest.raises(IndexError, match=f"row {said} of a table of 20 rows"):
         table.__getitems__(indices)

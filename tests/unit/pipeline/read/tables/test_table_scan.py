@@ -42,7 +42,7 @@ def test_what_files_tell_before_they_are_read(tmp_path):
     assert [(piece.at, piece.number, piece.num_rows()) for piece in scan.pieces] == [(0, 0, 3)]
 
 
-# -- files that differ in the type of a column --------------------------------------------------------------------------
+# -- files that differ in the type of a column ------------------------------------------------------------------------
 
 
 def several(folder, *columns, **more):
@@ -80,7 +80,7 @@ def test_a_value_never_goes_through_the_type_of_another_file(tmp_path, columns, 
 
 def test_what_the_type_asked_for_has_no_room_for_is_still_said(tmp_path):
     paths = several(tmp_path, pa.array([1, 2], pa.int64()), WIDE)
-    with pytest.raises(BadTable, match="'x' .double. cannot be int64"):
+    with pytest.raises(BadTable, match=r"'x' .double. cannot be int64"):
         flatout.table(paths, {"x": "int64"})
 
 
@@ -97,11 +97,11 @@ def test_columns_that_a_condition_does_not_read_may_differ(tmp_path):
         pq.write_table(table, tmp_path / f"{at}.parquet")
     got = flatout.table(tmp_path, ["valid_until"], where=[("valid_until", ">", 3)])
     assert [row["valid_until"].item() for row in got] == [4]
-    with pytest.raises(BadTable, match="'id' is string in .*1.parquet, and int64 in .*0.parquet"):
+    with pytest.raises(BadTable, match=r"'id' is string in .*1.parquet, and int64 in .*0.parquet"):
         flatout.table(tmp_path, ["valid_until"], where=[("id", ">", 3)])
 
 
-# -- how work grows with the number of files ----------------------------------------------------------------------------
+# -- how work grows with the number of files --------------------------------------------------------------------------
 
 
 def steps_of(function):
