@@ -27,6 +27,7 @@ __all__ = ["KnownTable", "TableStore", "key_of", "usual_folder"]
 _FORM = 2  # of what is kept of a table
 _MOST_OF_FREE = 0.9
 _POLL_S = 0.05
+_MOST_TRIES = 1000  # to lock a file that others remove; a file system may number one file anew at each look
 
 
 @dataclass(frozen=True)
@@ -134,17 +135,18 @@ class TableStore:
 
 def _held_lock(path: Path) -> int:
     """Return a descriptor that has the lock of the file at `path`, once nobody else has it."""
-    while True:
+    for tries_left in reversed(range(_MOST_TRIES)):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             while not _locked(file):
                 time.sleep(_POLL_S)
-            if _is_at(file, path):
+            if _is_at(file, path) or not tries_left:
                 return file
         except BaseException:
             os.close(file)
             raise
         os.close(file)  # it was removed by who had it before
+    raise AssertionError("the last try returns")
 
 
 def _is_at(file: int, path: Path) -> bool:
