@@ -1,5 +1,6 @@
 """Columns that grow batch by batch: in memory, or in files without a name once they are too large for that."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -174,9 +175,16 @@ class _Appended:
 class CollectedColumns:
     """The columns of a table while it is read: numbers as records, all else in arrays of its own."""
 
-    def __init__(self, names: list[str], kinds: list[ColumnKind], expected_rows: int = 0) -> None:
-        """Begin with no rows, in memory; `expected_rows`: how many there will be, 0 where that is not known."""
+    def __init__(
+        self, names: list[str], kinds: list[ColumnKind], expected_rows: int = 0, most_bytes: float = math.inf
+    ) -> None:
+        """Begin with no rows, in memory.
+
+        `expected_rows`: how many there will be, 0 where that is not known; memory for them is taken beforehand.
+        `most_bytes`: how much memory may be taken; more is not taken beforehand, and `fits` says so.
+        """
         self._names, self._kinds, self._expected_rows = names, kinds, expected_rows
+        self._most_bytes = most_bytes
         self._columns: list[_Pieces | _Numbers | _Objects] = []
         self._fields: dict[int, Field] = {}  # by the place of the column
         self._record_bytes = 0
@@ -193,6 +201,16 @@ class CollectedColumns:
     def num_bytes(self) -> int:
         """Return how much there is by now."""
         return sum(array.num_items * array.dtype.itemsize for array in self._arrays)
+
+    @property
+    def expected_bytes(self) -> int:
+        """Return how much there is by now, or will be of numbers in records."""
+        return self.num_bytes + max(0, self._expected_rows * self._record_bytes - self._records.num_items)
+
+    @property
+    def fits(self) -> bool:
+        """Return whether what is expected may lie in memory."""
+        return self.expected_bytes <= self._most_bytes
 
     def add(self, arrays: list[Any]) -> None:
         """Append the columns of some rows.
@@ -254,10 +272,11 @@ class CollectedColumns:
         numbers = {at: column.kind for at, column in enumerate(self._columns) if isinstance(column, _Numbers)}
         fields, self._record_bytes = laid_out([Field(kind.dtype, kind.shape) for kind in numbers.values()])
         self._fields = dict(zip(numbers, fields, strict=True))
-        if self._expected_rows and self._folder is None:
-            self._records.reserve(self._expected_rows * self._record_bytes)
-        for array in self._arrays if self._folder is not None else ():
-            array.to_file(self._folder)  # type: ignore[arg-type]
+        if self._folder is not None:
+            for array in (array for column in self._columns for array in column.arrays):
+                array.to_file(self._folder)
+        elif self._expected_rows and self.fits and not self._records.reserve(self._expected_rows * self._record_bytes):
+            self._most_bytes = 0
 
     def _add_records(self, given: list[Any], number: int) -> None:
         if not self._fields:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from flatout.pipeline.cache.prefaulted_memory import populate
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["GrowingArray"]
 
@@ -26,10 +27,14 @@ class GrowingArray:
         self._reserved: torch.Tensor | None = None
         self._file: Any = None
 
-    def reserve(self, num_items: int) -> None:
-        """Take memory for so many, before there are any; more may come all the same."""
-        self._reserved = torch.empty(num_items, dtype=self.dtype, device="cpu")
+    def reserve(self, num_items: int) -> bool:
+        """Take memory for so many, before there are any, and return whether there is; more may come all the same."""
+        try:
+            self._reserved = torch.empty(num_items, dtype=self.dtype, device="cpu")
+        except any_but_signals(RuntimeError):  # the system has not so much
+            return False
         populate(self._reserved)
+        return True
 
     def room(self, num_items: int) -> torch.Tensor:
         """Return memory for the next items, which are to be written there and then to be added."""

@@ -14,7 +14,7 @@ from flatout.pipeline.cache.memory_budget import MemoryBudget
 from flatout.pipeline.cache.ranks import local_ranks
 from flatout.pipeline.read.tables.collected_columns import CollectedColumns
 from flatout.pipeline.read.tables.column_kinds import kind_of
-from flatout.pipeline.read.tables.table_files import Paths, TableFile, found_files
+from flatout.pipeline.read.tables.table_files import Paths, TableFile, found_files, is_told_apart, of_each
 from flatout.pipeline.read.tables.table_scan import Columns, TableScan
 from flatout.pipeline.read.tables.table_store import KnownTable, TableStore, key_of, usual_folder
 from flatout.watch.script_signals import any_but_signals
@@ -102,18 +102,19 @@ class FilesOfTable:
         """Look at the files."""
         files = request.files()
         _rest(files)
-        return cls(files, [file.identity() for file in files])
+        return cls(files, of_each(TableFile.identity, files))
 
     @property
     def changed(self) -> list[str]:
         """Return the files that are others by now."""
-        return [file.path for file, was in zip(self.files, self.identities, strict=True) if file.identity() != was]
+        now = of_each(TableFile.identity, self.files)
+        return [file.path for file, was, one in zip(self.files, self.identities, now, strict=True) if one != was]
 
     def key(self, request: TableRequest) -> str | None:
         """Return what stands for the rows; None where files cannot be told from later ones."""
         import pyarrow as pa
 
-        if not all(file.is_told_apart for file in self.files):
+        if not all(map(is_told_apart, self.identities)):
             return None
         named = request.columns
         columns = [(name, str(each)) for name, each in named.items()] if isinstance(named, Mapping) else named
@@ -154,7 +155,8 @@ def keep(request: TableRequest, key: str, known: KnownTable) -> bool:
 def _read(request: TableRequest, files: FilesOfTable, key: str | None, *, keep_it: bool = False) -> OpenedTable:
     """Read the files; `keep_it`: keep the table on disk, nobody else does so meanwhile."""
     scan, store, left = request.scan(files.files), request.store, MemoryBudget(request.max_bytes).left
-    collected = CollectedColumns(scan.schema.names, [kind_of(each.type) for each in scan.schema], scan.num_rows)
+    kinds = [kind_of(each.type) for each in scan.schema]
+    collected = CollectedColumns(scan.schema.names, kinds, scan.num_rows, left)
     with contextlib.ExitStack() as until_kept:
 
         def too_large() -> KnownTable | None:
@@ -168,13 +170,13 @@ def _read(request: TableRequest, files: FilesOfTable, key: str | None, *, keep_i
                 collected.to_files(store.folder)
             return None
 
+        if scan.least_bytes > left and (found := too_large()) is not None:
+            return _mapped(found, key, store)
         for arrays in scan.batches():
             with _on_disk(store, collected):
                 collected.add(arrays)
-            if collected.in_memory and max(scan.least_bytes, collected.num_bytes) > left:
-                found = too_large()
-                if found is not None:
-                    return _mapped(found, key, store)
+            if collected.in_memory and not collected.fits and (found := too_large()) is not None:
+                return _mapped(found, key, store)
         if changed := files.changed:
             raise _changed(changed, "while the table was read")
         num_rows, in_memory = collected.num_rows, collected.in_memory

@@ -14,7 +14,7 @@ from flatout.errors import BadTable
 from flatout.pipeline.read.tables.opened_table import MAPPED, Reopened, TableRequest, keep, opened_table
 from flatout.pipeline.read.tables.table_columns import TableColumns
 from flatout.pipeline.read.tables.table_files import Paths
-from flatout.pipeline.read.tables.table_rows import TableRows
+from flatout.pipeline.read.tables.table_rows import TableRows, row_places
 from flatout.pipeline.read.tables.table_scan import Columns
 from flatout.pipeline.read.tables.windows import WindowedTable
 from flatout.units import format_bytes
@@ -59,7 +59,7 @@ class TableDataset(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """Return the samples of a batch."""
-        rows = TableRows(self._columns.held, self._places(indices))
+        rows = TableRows(self._columns.held, row_places(indices, self._num_rows))
         return rows if self.transform is None else [self.transform(row) for row in rows]
 
     def __iter__(self) -> Iterator[Any]:
@@ -95,15 +95,6 @@ class TableDataset(Dataset[Any]):
         """Return the columns where a sample is nothing but numbers of one shape each; else None."""
         columns: TableColumns = self._columns.held
         return columns if self.transform is None and columns.dense else None
-
-    def _places(self, indices: Sequence[int]) -> torch.Tensor:
-        places = torch.as_tensor(indices, dtype=torch.int64, device="cpu")
-        if len(places):
-            low, high = int(places.min()), int(places.max())
-            if low < -self._num_rows or high >= self._num_rows:
-                raise IndexError(f"row {low if low < 0 else high} of a table of {self._num_rows} rows")
-            places = places % self._num_rows if low < 0 else places
-        return places
 
 
 def table(

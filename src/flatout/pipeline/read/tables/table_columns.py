@@ -142,7 +142,11 @@ class _Inner:
         there = self._inner[start : start + value.numel()]
         if bool(there.all()):
             return value
-        return [one if known else None for one, known in zip(value.tolist(), there.tolist(), strict=True)]
+        pairs = zip(value.reshape(-1).tolist(), there.tolist(), strict=True)
+        made: list[Any] = [one if known else None for one, known in pairs]
+        for size in reversed(value.shape[1:]):  # of a tensor: lists within lists
+            made = [made[first : first + size] for first in range(0, len(made), size)]
+        return made
 
     @property
     def any(self) -> bool:

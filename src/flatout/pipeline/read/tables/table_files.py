@@ -1,15 +1,18 @@
 """The files of a table: found by path, pattern or URL, told apart by what their file systems know of them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import PurePath
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from flatout.errors import BadTable
 
-__all__ = ["FORMATS", "Paths", "TableFile", "found_files"]
+__all__ = ["FORMATS", "FileStorage", "Paths", "TableFile", "found_files", "is_told_apart", "of_each"]
+
+_Result = TypeVar("_Result")
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -24,6 +27,34 @@ _SUFFIXES = tuple(suffix for suffixes in FORMATS.values() for suffix in suffixes
 _TOLD = ("size", "mtime", "LastModified", "last_modified", "updated", "created", "ETag", "etag", "generation", "ino")
 _CHANGING = set(_TOLD) - {"size", "ino"}
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_SIGNS = "*?["  # of a pattern
+_AT_ONCE = 32  # files of a remote storage that are asked about at the same time
+
+
+class FileStorage:
+    """A file system of fsspec's, made anew in a forked process: its loop and its connections are the parent's.
+
+    Attributes:
+        inner: the path that it was found by, as the file system has it.
+    """
+
+    def __init__(self, path: str, options: dict[str, Any]) -> None:
+        """Find the file system of a path or URL.
+
+        Raises:
+            BadTable: fsspec knows none.
+        """
+        self._path, self._options = path, options
+        self._pid = os.getpid()
+        self._system, self.inner = _system(path, options)
+
+    @property
+    def system(self) -> Any:
+        """Return the file system of this process."""
+        if self._pid != os.getpid():
+            self._system, _ = _system(self._path, self._options)
+            self._pid = os.getpid()
+        return self._system
 
 
 @dataclass(frozen=True)
@@ -32,13 +63,18 @@ class TableFile:
 
     Attributes:
         path: as its file system has it.
-        system: the file system, one of fsspec's.
+        storage: where it lies.
         partition: what the names of its folders below the given one say (`year=2024`), as text.
     """
 
     path: str
-    system: Any
+    storage: FileStorage
     partition: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def system(self) -> Any:
+        """Return its file system, one of fsspec's."""
+        return self.storage.system
 
     def identity(self) -> tuple[str, ...]:
         """Return what is another one where the file was written again: size, time, ETag.
@@ -54,14 +90,22 @@ class TableFile:
         return tuple(f"{name}={info[name]}" for name in _TOLD if info.get(name) is not None)
 
     @property
-    def is_told_apart(self) -> bool:
-        """Return whether the file system says when a file was written, or which version of it this is."""
-        return any(part.partition("=")[0] in _CHANGING for part in self.identity())
-
-    @property
     def is_local(self) -> bool:
         """Return whether it lies on a disk of this machine."""
         return "file" in (self.system.protocol if isinstance(self.system.protocol, tuple) else (self.system.protocol,))
+
+
+def is_told_apart(identity: tuple[str, ...]) -> bool:
+    """Return whether an identity says when a file was written, or which version of it this is."""
+    return any(part.partition("=")[0] in _CHANGING for part in identity)
+
+
+def of_each(function: Callable[[TableFile], _Result], files: Sequence[TableFile]) -> list[_Result]:
+    """Return what a function says of each file; of many at the same time where their storage waits, and allows it."""
+    if len(files) < 2 or not all(getattr(file.system, "async_impl", False) for file in files):
+        return [function(file) for file in files]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(files)), "flatout-table-files") as threads:
+        return list(threads.map(function, files))
 
 
 def found_files(paths: Paths, options: dict[str, Any] | None) -> list[TableFile]:
@@ -83,19 +127,22 @@ def found_files(paths: Paths, options: dict[str, Any] | None) -> list[TableFile]
 
 
 def _of_path(path: str, options: dict[str, Any]) -> list[TableFile]:
-    system, inner = _system(path, options)
+    storage = FileStorage(path, options)
+    system, inner = storage.system, storage.inner
     try:
-        if any(sign in inner for sign in "*?["):
-            names = [name for name in sorted(system.glob(inner)) if system.isfile(name)]
-            above = os.path.commonpath([inner.split("*")[0].rpartition("/")[0] or "/"])
-            return [TableFile(name, system, _partition(name, above)) for name in names]
+        if any(sign in inner for sign in _SIGNS):
+            first = min(at for at in map(inner.find, _SIGNS) if at >= 0)
+            above = inner[:first].rpartition("/")[0]
+            found = system.glob(inner, detail=True)
+            names = [name for name in sorted(found) if found[name].get("type") == "file" or system.isfile(name)]
+            return [TableFile(name, storage, _partition(name, above)) for name in names]
         if system.isdir(inner):
             names = [name for name in sorted(system.find(inner)) if _is_of_table(name, inner)]
-            return [TableFile(name, system, _partition(name, inner)) for name in names]
+            return [TableFile(name, storage, _partition(name, inner)) for name in names]
         system.info(inner)
     except OSError as error:
         raise _missing(path, error) from error
-    return [TableFile(inner, system)]
+    return [TableFile(inner, storage)]
 
 
 def _system(path: str, options: dict[str, Any]) -> tuple[Any, str]:
@@ -117,15 +164,19 @@ def _system(path: str, options: dict[str, Any]) -> tuple[Any, str]:
 
 
 def _is_of_table(name: str, folder: str) -> bool:
-    inner = PurePath(name.removeprefix(folder)).parts
-    hidden = any(part.startswith((".", "_")) and "=" not in part for part in inner)
+    hidden = any(part.startswith((".", "_")) and "=" not in part for part in _below(name, folder))
     return name.lower().endswith(_SUFFIXES) and not hidden
 
 
 def _partition(name: str, folder: str) -> tuple[tuple[str, str | None], ...]:
-    folders = PurePath(name.removeprefix(folder)).parts[:-1]
-    pairs = [part.partition("=") for part in folders if "=" in part]
+    pairs = [part.partition("=") for part in _below(name, folder)[:-1] if "=" in part]
     return tuple((unquote(key), None if value == _NO_VALUE else unquote(value)) for key, _, value in pairs)
+
+
+def _below(name: str, folder: str) -> tuple[str, ...]:
+    """Return the parts of a file's path below a folder; its name alone where it does not lie there."""
+    parts, above = PurePosixPath(name).parts, PurePosixPath(folder).parts
+    return parts[len(above) :] if parts[: len(above)] == above else parts[-1:]
 
 
 def _missing(path: str, error: OSError) -> BadTable:

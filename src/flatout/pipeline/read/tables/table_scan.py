@@ -1,20 +1,26 @@
 """A table as pyarrow reads it: files of one schema, columns and a condition, batches of rows in order."""
 
+import contextlib
+import functools
 import itertools
+import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flatout.errors import BadTable
 from flatout.pipeline.read.tables.column_kinds import kind_of
-from flatout.pipeline.read.tables.table_files import FORMATS, TableFile
+from flatout.pipeline.read.tables.condition_columns import columns_of
+from flatout.pipeline.read.tables.folder_columns import folder_types, folder_value
+from flatout.pipeline.read.tables.table_files import TableFile, of_each
+from flatout.pipeline.read.tables.table_formats import format_of, scan_options
 from flatout.watch.script_signals import any_but_signals
 
-__all__ = ["Columns", "TableScan", "arrow_types"]
+__all__ = ["Columns", "TablePiece", "TableScan", "arrow_types"]
 
 Columns = Sequence[str] | Mapping[str, Any] | None
 
-_MAGIC = {b"PAR1": "parquet", b"ARRO": "arrow"}
 _BATCH_ROWS, _FEWEST_ROWS = 1 << 17, 64
 _BATCH_BYTES = 32 * 1024**2  # of a batch: several are read ahead, and a row may be a large image
 _AHEAD = {"batch_readahead": 8, "fragment_readahead": 4}
@@ -43,11 +49,16 @@ def arrow_types(columns: Columns) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Fragment:
-    """A file with its part of the schema."""
+    """A file as pyarrow has it, with what the names of its folders say, and the type of each of its columns."""
 
     file: TableFile
     fragment: Any
+    condition: Any
     schema: Any
+
+    @functools.cached_property
+    def types(self) -> dict[str, Any]:
+        return dict(zip(self.schema.names, self.schema.types, strict=True))
 
 
 class TableScan:
@@ -66,16 +77,16 @@ class TableScan:
         """
         import pyarrow as pa
 
-        self.types = arrow_types(columns)
-        self._format = _format_of(files, kind, self.types)
-        partitions = _partition_types(files)
-        self._fragments = [self._inspected(file, partitions) for file in files]
+        self.types, self._where, self._pid = arrow_types(columns), where, os.getpid()
+        self._format = format_of(files, kind, self.types)
+        folders = folder_types(files)
+        self._fragments = of_each(functools.partial(self._inspected, folders=folders), files)
+        self._whole = self._fragments[0].schema
         names = self._chosen(columns)
-        self._where = where
-        self._check(names)
-        first = self._fragments[0].schema
-        self._whole = first
-        self.schema = pa.schema([pa.field(name, self.types.get(name, first.field(name).type)) for name in names])
+        self._read = dict.fromkeys([*names, *columns_of(where, self._all_columns())])
+        self._check()
+        types = self._fragments[0].types
+        self.schema = pa.schema([pa.field(name, self.types.get(name, types[name])) for name in names])
 
     def batches(self) -> Iterator[list[Any]]:
         """Yield the columns of some rows after the other.
@@ -83,10 +94,11 @@ class TableScan:
         Raises:
             BadTable: a file is damaged, or holds what a column's type has no room for.
         """
-        scanner = self._scanner([each.fragment for each in self._fragments])
         try:
-            for batch in scanner.to_batches():
-                yield self._typed(batch)
+            for schema, alike in itertools.groupby(self._fragments, self._schema_of):
+                scanner = self._scanner(schema, [each.fragment for each in alike])
+                for batch in scanner.to_batches():
+                    yield self._typed(batch)
         except BadTable:
             raise
         except any_but_signals() as error:
@@ -96,29 +108,30 @@ class TableScan:
     def pieces(self) -> list["TablePiece"]:
         """Return the row groups of all files, and other files whole."""
         found = []
-        for each in self._fragments:
+        for at, each in enumerate(self._fragments):
             split = getattr(each.fragment, "split_by_row_group", None)
             inner = [each.fragment] if split is None else split()
-            found += [TablePiece(self, each.file, fragment, number) for number, fragment in enumerate(inner)]
+            schema = self._schema_of(each)
+            found += [TablePiece(self, each, at, fragment, number, schema) for number, fragment in enumerate(inner)]
         return found
 
-    @property
+    @functools.cached_property
     def num_rows(self) -> int:
         """Return how many rows there are, 0 where no file says that without being read."""
         if self._where is not None or self._format.default_extname != "parquet":
             return 0
         return sum(int(each.fragment.metadata.num_rows) for each in self._fragments)
 
-    @property
+    @functools.cached_property
     def least_bytes(self) -> int:
         """Return what all rows take at least, as far as files tell without being read."""
         return self.num_rows * sum(kind_of(field.type).row_bytes for field in self.schema)
 
-    def _scanner(self, fragments: list[Any], names: Sequence[str] | None = None) -> Any:
+    def _scanner(self, schema: Any, fragments: list[Any], names: Sequence[str] | None = None) -> Any:
         import pyarrow.dataset as ds
 
-        options = _scan_options(self._format)
-        whole = ds.FileSystemDataset(fragments, self._whole, self._format)
+        options = scan_options(self._format)
+        whole = ds.FileSystemDataset(fragments, schema, self._format)
         more = {} if options is None else {"fragment_scan_options": options}
         try:
             return whole.scanner(
@@ -131,11 +144,36 @@ class TableScan:
         except any_but_signals() as error:
             raise BadTable(
                 f"where= does not suit the table: {str(error).splitlines()[0][:300]}.",
-                f"Its columns are {', '.join(map(repr, self._whole.names[:20]))}.",
+                f"Its columns are {', '.join(map(repr, schema.names[:20]))}.",
                 "Check the names and types in where=.",
             ) from error
 
+    def _schema_of(self, fragment: _Fragment) -> Any:
+        """Return the schema that a file is read by: columns are of the type that they have there, and cast later.
+
+        A value that goes through the type of another file could be rounded on its way.
+        """
+        import pyarrow as pa
+
+        types = fragment.types
+        own = {name: types[name] for name in self._read if name in types and types[name] != self._types[name]}
+        if not own:
+            return self._whole
+        return pa.schema([field.with_type(own.get(field.name, field.type)) for field in self._whole])
+
+    def _all_columns(self) -> Any:
+        """Return a schema of all columns that any file has."""
+        import pyarrow as pa
+
+        added = {name: kind for each in self._fragments for name, kind in each.types.items()}
+        fields = [pa.field(name, kind) for name, kind in added.items() if name not in self._types]
+        return pa.schema([*self._whole, *fields])
+
     @property
+    def _types(self) -> dict[str, Any]:
+        return self._fragments[0].types
+
+    @functools.cached_property
     def _batch_rows(self) -> int:
         """Return how many rows are read at a time."""
         if self._format.default_extname != "parquet":
@@ -143,11 +181,9 @@ class TableScan:
         rows = num_bytes = 0
         for each in self._fragments:
             metadata = each.fragment.metadata
-            for group in (metadata.row_group(number) for number in range(min(1, metadata.num_row_groups))):
-                columns = (group.column(number) for number in range(group.num_columns))
-                chosen = (one for one in columns if one.path_in_schema.partition(".")[0] in self.schema.names)
-                num_bytes += sum(one.total_uncompressed_size for one in chosen)
-                rows += group.num_rows
+            if metadata.num_row_groups:
+                num_bytes += _num_bytes(metadata.row_group(0), self.schema.names)
+                rows += metadata.row_group(0).num_rows
         return min(_BATCH_ROWS, max(_FEWEST_ROWS, _BATCH_BYTES * rows // max(1, num_bytes)))
 
     def _typed(self, batch: Any) -> list[Any]:
@@ -165,51 +201,59 @@ class TableScan:
                 ) from error
         return arrays
 
-    def _inspected(self, file: TableFile, partitions: dict[str, Any]) -> _Fragment:
+    def _inspected(self, file: TableFile, folders: dict[str, Any]) -> _Fragment:
         import pyarrow.compute as pc
-        import pyarrow.fs as fs
 
-        system = fs.LocalFileSystem() if file.is_local else fs.PyFileSystem(fs.FSSpecHandler(file.system))
         condition = None
         for name, value in file.partition:
-            scalar = _typed_value(value, partitions[name])
-            equal = pc.field(name).is_null() if value is None else pc.field(name) == scalar
+            equal = pc.field(name).is_null() if value is None else pc.field(name) == folder_value(value, folders[name])
             condition = equal if condition is None else condition & equal
         try:
-            fragment = self._format.make_fragment(file.path, filesystem=system, partition_expression=condition)
+            fragment = self._fragment_of(file, condition)
             schema = fragment.physical_schema
         except any_but_signals() as error:
             raise _damaged(file, "", error) from error
-        for name, kind in partitions.items():
+        for name, kind in folders.items():
             if name not in schema.names:
                 schema = schema.append(_field(name, kind))
-        return _Fragment(file, fragment, schema)
+        return _Fragment(file, fragment, condition, schema)
+
+    def _fragment_of(self, file: TableFile, condition: Any, **more: Any) -> Any:
+        import pyarrow.fs as fs
+
+        system = fs.LocalFileSystem() if file.is_local else fs.PyFileSystem(fs.FSSpecHandler(file.system))
+        return self._format.make_fragment(file.path, filesystem=system, partition_expression=condition, **more)
+
+    def _here(self, piece: "TablePiece") -> Any:
+        """Return the fragment of a piece for this process: a forked one opens files by a file system of its own."""
+        if piece.file.is_local or self._pid == os.getpid():
+            return piece.fragment
+        more = {"row_groups": [piece.number]} if hasattr(piece.fragment, "split_by_row_group") else {}
+        return self._fragment_of(piece.file, piece.source.condition, **more)
 
     def _chosen(self, columns: Columns) -> list[str]:
-        there = self._fragments[0].schema.names
+        there = Counter(self._whole.names)
         names = list(there) if columns is None else list(columns)
         missing = [name for name in names if name not in there]
         if missing:
             raise BadTable(
                 f"{len(missing)} of {len(names)} columns are missing in {self._fragments[0].file.path}: {missing[:5]}.",
-                f"It has {', '.join(map(repr, there[:20]))}{' ...' if len(there) > 20 else ''}.",
+                f"It has {', '.join(map(repr, [*there][:20]))}{' ...' if len(there) > 20 else ''}.",
                 "Check the names in columns=.",
             )
-        twice = [name for name in names if names.count(name) > 1 or there.count(name) > 1]
+        chosen = Counter(names)
+        twice = [name for name in names if chosen[name] > 1 or there[name] > 1]
         if twice or not names:
             fact = f"Column {twice[0]!r} is there more than once." if twice else "0 columns are chosen."
             raise BadTable(fact, "A sample has each column once, by its name.", "Choose others by columns=.")
         return names
 
-    def _check(self, names: list[str]) -> None:
+    def _check(self) -> None:
         """Raise where a file has another type for a column that is read, or does not have it."""
         first = self._fragments[0]
-        asked = str(self._where) if self._where is not None else ""
-        every = dict.fromkeys(itertools.chain.from_iterable(each.schema.names for each in self._fragments))
-        read = {*names, *(name for name in every if name in asked)}
         for each in self._fragments:
-            for name in (name for name in every if name in read):
-                here, there = (_type_in(one.schema, name) for one in (first, each))
+            for name in self._read:
+                here, there = first.types.get(name), each.types.get(name)
                 if here != there and not (name in self.types and here is not None and there is not None):
                     raise BadTable(
                         f"Column {name!r} is {there or 'missing'} in {each.file.path}, and {here or 'missing'} in "
@@ -232,12 +276,33 @@ class TableScan:
 
 @dataclass(frozen=True)
 class TablePiece:
-    """Rows that are read together: a row group of Parquet, another file whole."""
+    """Rows that are read together: a row group of Parquet, another file whole.
+
+    Attributes:
+        at: the place of its file among all.
+        number: of the row group in its file.
+        schema: that it is read by.
+    """
 
     scan: TableScan
-    file: TableFile
+    source: _Fragment
+    at: int
     fragment: Any
     number: int
+    schema: Any
+
+    @property
+    def file(self) -> TableFile:
+        """Return the file that it lies in."""
+        return self.source.file
+
+    @property
+    def row_bytes(self) -> float:
+        """Return what its file says that a row takes; 1 where it says nothing."""
+        if not hasattr(self.fragment, "row_groups"):
+            return 1.0
+        group = self.fragment.metadata.row_group(self.number)
+        return max(1.0, _num_bytes(group, self.scan.schema.names) / max(1, group.num_rows))
 
     def num_rows(self) -> int:
         """Return how many rows the condition leaves.
@@ -245,12 +310,11 @@ class TablePiece:
         Raises:
             BadTable: the file is damaged.
         """
-        try:
+        with self._named():
             if not self.scan.num_rows:
-                return sum(batch.num_rows for batch in self.scan._scanner([self.fragment], []).to_batches())
+                scanner = self.scan._scanner(self.schema, [self.scan._here(self)], [])
+                return sum(batch.num_rows for batch in scanner.to_batches())
             return sum(int(group.num_rows) for group in self.fragment.row_groups)
-        except any_but_signals() as error:
-            raise _damaged(self.file, f", row group {self.number}", error) from error
 
     def batches(self) -> Iterator[list[Any]]:
         """Yield the columns of its rows.
@@ -258,9 +322,14 @@ class TablePiece:
         Raises:
             BadTable: the file is damaged.
         """
-        try:
-            for batch in self.scan._scanner([self.fragment]).to_batches():
+        with self._named():
+            for batch in self.scan._scanner(self.schema, [self.scan._here(self)]).to_batches():
                 yield self.scan._typed(batch)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
         except BadTable:
             raise
         except any_but_signals() as error:
@@ -276,83 +345,15 @@ def _damaged(file: TableFile, where: str, error: Exception) -> BadTable:
     )
 
 
-def _type_in(schema: Any, name: str) -> Any:
-    return schema.field(name).type if name in schema.names else None
-
-
-def _format_of(files: Sequence[TableFile], kind: str | None, types: Mapping[str, Any]) -> Any:
-    import pyarrow.csv
-    import pyarrow.dataset as ds
-
-    kinds = {kind or _kind_of(file) for file in files}
-    if len(kinds) > 1 or not kinds <= FORMATS.keys():
-        raise BadTable(
-            f"{len(files)} files are of {len(kinds)} formats: {', '.join(sorted(kinds))}.",
-            f"A table has one, of {', '.join(FORMATS)}.",
-            "Name files of one format, or say which it is by format=.",
-        )
-    (known,) = kinds
-    if known == "parquet":
-        return ds.ParquetFileFormat()
-    if known == "arrow":
-        return ds.IpcFileFormat()
-    tabs = any(file.path.lower().endswith((".tsv", ".tsv.gz")) for file in files)
-    parse = pyarrow.csv.ParseOptions(delimiter="\t" if tabs else ",")
-    return ds.CsvFileFormat(parse, convert_options=pyarrow.csv.ConvertOptions(column_types=dict(types)))
-
-
-def _scan_options(kind: Any) -> Any:
-    import pyarrow.dataset as ds
-
-    if kind.default_extname != "parquet":
-        return None
-    return ds.ParquetFragmentScanOptions(pre_buffer=True, page_checksum_verification=True)
-
-
-def _kind_of(file: TableFile) -> str:
-    name = file.path.lower()
-    for kind, suffixes in FORMATS.items():
-        if name.endswith(suffixes):
-            return kind
-    with file.system.open(file.path, "rb") as opened:
-        return _MAGIC.get(opened.read(4), f"unknown ({file.path})")
-
-
-# -- partitions by the names of folders -------------------------------------------------------------------------------
-
-
-def _partition_types(files: Sequence[TableFile]) -> dict[str, Any]:
-    """Return the types of what the names of folders say: whole numbers where all are, else text."""
-    import pyarrow as pa
-
-    values: dict[str, list[str | None]] = {}
-    for file in files:
-        for name, value in file.partition:
-            values.setdefault(name, []).append(value)
-    uneven = [file.path for file in files if {name for name, _ in file.partition} != values.keys()]
-    if uneven:
-        raise BadTable(
-            f"{len(uneven)} of {len(files)} files lie in folders that do not name {', '.join(values)} "
-            f"(the first: {uneven[0]}).",
-            "Folders such as year=2024 give all files of a table the same columns.",
-            "Name the folder below which all files lie alike.",
-        )
-    return {
-        name: pa.int64() if all(one is None or _is_number(one) for one in given) else pa.string()
-        for name, given in values.items()
-    }
-
-
-def _is_number(text: str) -> bool:
-    return text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and str(int(text)) == text
-
-
-def _typed_value(value: str | None, kind: Any) -> Any:
-    import pyarrow as pa
-
-    if value is None:
-        return None
-    return pa.scalar(int(value) if pa.types.is_integer(kind) else value, kind)
+def _num_bytes(group: Any, names: Sequence[str]) -> int:
+    """Return what a row group takes of some columns, not compressed."""
+    paths = ((column.path_in_schema, column) for column in map(group.column, range(group.num_columns)))
+    chosen = set(names)
+    return sum(
+        int(column.total_uncompressed_size)
+        for path, column in paths
+        if path in chosen or path.partition(".")[0] in chosen
+    )
 
 
 def _field(name: str, kind: Any) -> Any:

@@ -24,9 +24,10 @@ from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["KnownTable", "TableStore", "key_of", "usual_folder"]
 
-_FORM = 1  # of what is kept of a table
+_FORM = 2  # of what is kept of a table
 _MOST_OF_FREE = 0.9
 _POLL_S = 0.05
+_MOST_TRIES = 1000  # to lock a file that others remove; a file system may number one file anew at each look
 
 
 @dataclass(frozen=True)
@@ -76,15 +77,17 @@ class TableStore:
             BadTable: the folder cannot be written.
         """
         self.make()
+        path = self.folder / f".{key}.lock"
         try:
-            file = os.open(self.folder / f".{key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = _held_lock(path)
         except any_but_signals(OSError) as error:
             raise self.refused(error) from error
         try:
-            while not _locked(file):
-                time.sleep(_POLL_S)
             yield
         finally:
+            with contextlib.suppress(OSError):
+                if _is_at(file, path):
+                    os.unlink(path)  # who waits for it sees that, and makes another one
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile holds a copy of the descriptor
             os.close(file)
@@ -128,6 +131,30 @@ class TableStore:
             taken = sum(each.stat().st_size for each in self.folder.glob("*.samples"))
             return int(_MOST_OF_FREE * (shutil.disk_usage(self.folder).free + taken))
         return 0
+
+
+def _held_lock(path: Path) -> int:
+    """Return a descriptor that has the lock of the file at `path`, once nobody else has it."""
+    for tries_left in reversed(range(_MOST_TRIES)):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            while not _locked(file):
+                time.sleep(_POLL_S)
+            if _is_at(file, path) or not tries_left:
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)  # it was removed by who had it before
+    raise AssertionError("the last try returns")
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Return whether a descriptor is of the file that lies at `path` now."""
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _locked(file: int) -> bool:

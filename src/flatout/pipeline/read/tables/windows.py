@@ -15,13 +15,15 @@ from flatout.pipeline.read.tables.collected_columns import CollectedColumns
 from flatout.pipeline.read.tables.column_kinds import kind_of
 from flatout.pipeline.read.tables.opened_table import FilesOfTable, TableRequest
 from flatout.pipeline.read.tables.table_columns import TableColumns, refuse_nulls
-from flatout.pipeline.read.tables.table_rows import TableRows
+from flatout.pipeline.read.tables.table_rows import TableRows, row_places
+from flatout.pipeline.read.tables.table_scan import TablePiece
 from flatout.units import format_bytes
 from flatout.watch.unwritten import UnwrittenMemory
 
 __all__ = ["WindowSampler", "WindowedTable"]
 
-_Found = tuple[torch.Tensor, TableColumns, torch.Tensor]
+_Take = Callable[[TableColumns, torch.Tensor], Any]
+_Found = tuple[torch.Tensor, Any]
 
 
 class WindowedTable(Dataset[Any]):
@@ -48,11 +50,7 @@ class WindowedTable(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """Return the samples of a batch; row groups that are not in memory are read."""
-        places = torch.as_tensor(indices, dtype=torch.int64, device="cpu")
-        if len(places) and not (-len(self) <= int(places.min()) and int(places.max()) < len(self)):
-            raise IndexError(f"row {int(places.min())} to {int(places.max())} of a table of {len(self)} rows")
-        places = torch.where(places < 0, places + len(self), places)
-        rows = TableRows(_FoundColumns(self._schema.names, self._found), places)
+        rows = TableRows(_FoundColumns(self._schema.names, self._found), row_places(indices, len(self)))
         return rows if self.transform is None else [self.transform(row) for row in rows]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -75,78 +73,92 @@ class WindowedTable(Dataset[Any]):
         pieces, self._schema = scan.pieces, scan.schema
         self._sizes = [piece.num_rows() for piece in pieces]
         self._ends = torch.tensor(self._sizes, dtype=torch.int64, device="cpu").cumsum(0)
+        self._weights = [size * piece.row_bytes for size, piece in zip(self._sizes, pieces, strict=True)]
+        self._seen = [0.0, 0.0]  # weight and bytes of all row groups that were read
+        self._left = MemoryBudget(self._request.max_bytes).left
         self._held = UnwrittenMemory((pieces, OrderedDict[int, TableColumns]()))
         self._window = self._fitting()
 
     def _fitting(self) -> int:
         """Return how many row groups there is memory for, one kept free for the next."""
-        left = MemoryBudget(self._request.max_bytes).left
-        largest = max(range(len(self._sizes)), key=self._sizes.__getitem__, default=None)
+        largest = max(range(len(self._sizes)), key=self._weights.__getitem__, default=None)
         if largest is None or not self._sizes[largest]:
             return 1
-        num_bytes = self._columns(largest, 1).num_bytes
-        if num_bytes > left:
-            raise BadTable(
-                f"A row group of the table takes {format_bytes(num_bytes)}, and {format_bytes(max(0, left))} may be "
-                "used.",
-                "A window holds one row group at least.",
-                "Write smaller row groups, choose fewer columns=, or allow more memory by max_bytes=.",
-            )
-        return max(1, int(left // num_bytes) - 1)
+        return max(1, self._left // max(1, self._columns(largest).num_bytes) - 1)
 
-    def _columns(self, piece: int, most: int) -> TableColumns:
-        """Return the columns of a row group, of which the `most` that were used last stay in memory."""
+    def _columns(self, piece: int) -> TableColumns:
+        """Return the columns of a row group; those that were used last stay in memory beside it, as far as they fit."""
         pieces, held = self._held.held
         if piece in held:
             held.move_to_end(piece)
             found: TableColumns = held[piece]
             return found
-        while len(held) >= most:
-            held.popitem(last=False)
-        self._check(pieces[piece].file)
-        collected = CollectedColumns(self._schema.names, [kind_of(each.type) for each in self._schema])
+        weight, num_bytes = self._seen
+        self._make_room(int(self._weights[piece] * num_bytes / max(1.0, weight)))
+        self._check(pieces[piece])
+        kinds = [kind_of(each.type) for each in self._schema]
+        collected = CollectedColumns(self._schema.names, kinds, self._sizes[piece], self._left)
         for arrays in pieces[piece].batches():
             collected.add(arrays)
-        self._check(pieces[piece].file)
-        number = collected.num_rows
-        held[piece] = TableColumns(number, *collected.finish())
-        return self._columns(piece, most)
+            if not collected.fits:
+                raise _too_large(collected.expected_bytes, self._left)
+        self._check(pieces[piece])
+        made = TableColumns(collected.num_rows, *collected.finish())
+        self._make_room(made.num_bytes)
+        self._seen = [weight + self._weights[piece], num_bytes + made.num_bytes]
+        held[piece] = made
+        return made
 
-    def _check(self, file: Any) -> None:
-        at = self._files.files.index(file)
-        if file.identity() != self._files.identities[at]:
+    def _make_room(self, num_bytes: int) -> None:
+        """Let go of the row groups that were not used for longest, until so much more fits."""
+        held = self._held.held[1]
+        taken = sum(columns.num_bytes for columns in held.values())
+        while held and taken + num_bytes > self._left:
+            taken -= held.popitem(last=False)[1].num_bytes
+
+    def _check(self, piece: TablePiece) -> None:
+        if piece.file.identity() != self._files.identities[piece.at]:
             raise BadTable(
-                f"{file.path} changed since the table was opened.",
+                f"{piece.file.path} changed since the table was opened.",
                 "Its rows are read when they are asked for, and would be of two versions.",
                 "Open the table once its files are written.",
             )
 
-    def _found(self, places: torch.Tensor) -> Iterator[_Found]:
-        """Yield which of `places` lie in a row group, its columns, and where in it they lie."""
-        pieces = torch.searchsorted(self._ends, places, right=True)
-        for piece in pieces.unique().tolist():
-            which = torch.nonzero(pieces == piece).view(-1)
+    def _found(self, places: torch.Tensor, take: _Take) -> Iterator[_Found]:
+        """Yield which of `places` lie in a row group, and what is taken of its columns; those in memory come first."""
+        all_pieces = torch.searchsorted(self._ends, places, right=True)
+        held = self._held.held[1]
+        for piece in sorted(all_pieces.unique().tolist(), key=lambda piece: piece not in held):
+            which = torch.nonzero(all_pieces == piece).view(-1)
             start = int(self._ends[piece]) - self._sizes[piece]
-            yield which, self._columns(piece, self._window + 1), places[which] - start
+            yield which, take(self._columns(piece), places[which] - start)
+
+
+def _too_large(num_bytes: int, left: int) -> BadTable:
+    return BadTable(
+        f"A row group of the table takes {format_bytes(num_bytes)}, and {format_bytes(max(0, left))} may be used.",
+        "A window holds one row group at least.",
+        "Write smaller row groups, choose fewer columns=, or allow more memory by max_bytes=.",
+    )
 
 
 class _FoundColumns:
     """The columns of rows that lie in several row groups; stands for `TableColumns` to rows."""
 
-    def __init__(self, names: list[str], found: Callable[[torch.Tensor], Iterator[_Found]]) -> None:
+    def __init__(self, names: list[str], found: Callable[[torch.Tensor, _Take], Iterator[_Found]]) -> None:
         self.names, self._found = names, found
 
     def values(self, places: torch.Tensor) -> list[list[Any]]:
         made: list[list[Any]] = [[None] * len(places) for _ in self.names]
-        for which, columns, inside in self._found(places):
-            for to, values in zip(made, columns.values(inside), strict=True):
+        for which, found in self._found(places, TableColumns.values):
+            for to, values in zip(made, found, strict=True):
                 for at, value in zip(which.tolist(), values, strict=True):
                     to[at] = value
         return made
 
     def batch(self, places: torch.Tensor) -> dict[str, Any]:
         try:
-            found = [(which, columns.batch(inside)) for which, columns, inside in self._found(places)]
+            found = list(self._found(places, TableColumns.batch))
         except BadTable:
             for name, values in zip(self.names, self.values(places), strict=True):
                 null = [place for place, value in zip(places.tolist(), values, strict=True) if value is None]

@@ -233,6 +233,33 @@ def test_a_folder_that_cannot_be_written_is_said(path, tmp_path):
         flatout.table(path, max_bytes=0, folder=tmp_path / "cache")
 
 
+# -- locks ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_locks_stay_in_the_folder(path, tmp_path):
+    flatout.table(path, folder=tmp_path / "cache")
+    assert [name for name in os.listdir(tmp_path / "cache") if name.endswith(".lock") and name != ".lock"] == []
+
+
+def test_one_at_a_time_has_a_lock_that_each_removes(tmp_path):
+    store, inside, seen = table_store.TableStore(tmp_path / "cache"), [], []
+
+    def one():
+        for _ in range(5):
+            with store.alone("key"):
+                inside.append(1)
+                time.sleep(0.001)
+                seen.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [1] * 20 and os.listdir(tmp_path / "cache") == []
+
+
 CONVERTS = """
 import sys, time, torch, flatout
 from flatout.pipeline.read.tables.table_scan import TableScan

@@ -244,6 +244,19 @@ def test_nulls_of_a_batch_are_an_error_that_says_which(place):
     assert next(iter(DataLoader(there, batch_size=3)))["age"].tolist() == [1]
 
 
+@pytest.mark.parametrize("shuffle", [None, "window"])
+def test_a_null_within_a_tensor_makes_lists_of_its_shape(place, shuffle):
+    kind = pa.fixed_shape_tensor(pa.int32(), (2, 3))
+    stored = pa.array([[1, 2, 3, 4, 5, 6], [7, 8, 9, None, 11, 12], None], kind.storage_type)
+    table = pa.table({"t": pa.ExtensionArray.from_storage(kind, stored)})
+    got = flatout.table(written(place, table), shuffle=shuffle)
+    assert got[0]["t"].tolist() == [[1, 2, 3], [4, 5, 6]] and got[0]["t"].dtype is torch.int32
+    assert got[1]["t"] == [[7, 8, 9], [None, 11, 12]] and got[2]["t"] is None
+    assert [row["t"] for row in got.__getitems__([1, 2])] == [[[7, 8, 9], [None, 11, 12]], None]
+    with pytest.raises(BadTable, match="'t' is null in 1 of 2 rows of a batch"):
+        default_collate(got.__getitems__([0, 2]))
+
+
 def test_columns_are_turned_into_the_types_that_are_asked_for(place):
     folder = written(place, pa.table({"price": pa.array(["1.25", "2.50"]).cast(pa.decimal128(8, 2)), "n": [1, 300]}))
     got = flatout.table(folder, {"price": "float64", "n": "float32"})

@@ -1,13 +1,18 @@
-"""The files that paths, folders, patterns and URLs name, and what the names of folders say."""
+"""The files that paths, folders, patterns and URLs name, and what the names of folders say.
+
+Modules: flatout.pipeline.read.tables.folder_columns, flatout.pipeline.read.tables.table_formats.
+"""
 
 import os
 
 import fsspec
+import fsspec.implementations.memory
 import pytest
 
 import flatout
 from flatout.errors import BadTable
-from flatout.pipeline.read.tables.table_files import found_files
+from flatout.pipeline.read.tables.opened_table import FilesOfTable, TableRequest
+from flatout.pipeline.read.tables.table_files import found_files, is_told_apart
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -52,6 +57,43 @@ def test_numbers_with_zeros_before_them_stay_text(tmp_path):
     assert [row["code"] for row in flatout.table(tmp_path)] == ["007", "12"]
 
 
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        (["99999999999999999999", "1"], ["99999999999999999999", "1"]),
+        ([str(2**63), "1"], [str(2**63), "1"]),
+        ([str(2**63 - 1), str(-(2**63))], [2**63 - 1, -(2**63)]),
+        (["-0", "1"], ["-0", "1"]),
+        (["-", "1"], ["-", "1"]),
+        (["9" * 200], ["9" * 200]),
+    ],
+)
+def test_numbers_of_more_than_64_bits_are_text(tmp_path, values, wanted):
+    for at, value in enumerate(values):
+        put(tmp_path / f"id={value}" / "x.parquet", at, 1)
+    got = sorted(flatout.table(tmp_path), key=lambda row: row["row"].item())
+    assert [row["id"] if isinstance(row["id"], str) else row["id"].item() for row in got] == wanted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("data/year=*/x.parquet", ["row", "year"]),
+        ("data/year=202?/x.parquet", ["row", "year"]),
+        ("data/year=[12]02?/*.parquet", ["row", "year"]),
+        ("data/*/*.parquet", ["row", "year"]),
+        ("data/**/x.parquet", ["row", "year"]),
+        ("data/year=2024/*.parquet", ["row"]),
+        ("da?a/year=2024/x.parquet", ["row", "year"]),
+    ],
+)
+def test_folders_above_the_first_sign_of_a_pattern_are_no_columns(tmp_path, pattern, names):
+    top = tmp_path / "run=7"
+    put(top / "data" / "year=2024" / "x.parquet", 0)
+    got = flatout.table(top / pattern)
+    assert [*got[0]] == names and len(got) == 3
+
+
 def test_files_that_do_not_lie_alike_are_an_error(tmp_path):
     put(tmp_path / "year=2024" / "x.parquet", 0)
     put(tmp_path / "y.parquet", 0)
@@ -93,9 +135,39 @@ def test_a_file_that_is_written_again_is_another_one(tmp_path):
     path = put(tmp_path / "x.parquet", 0)
     (file,) = found_files(path, None)
     before = file.identity()
-    assert file.identity() == before and file.is_told_apart and file.is_local
+    assert file.identity() == before and is_told_apart(before) and file.is_local
     os.replace(put(tmp_path / "y.parquet", 7), path)
     assert file.identity() != before
     path.unlink()
     with pytest.raises(BadTable, match="cannot be read"):
         file.identity()
+
+
+class _Counting(fsspec.implementations.memory.MemoryFileSystem):
+    """Files in memory, with a count of how often they are asked about."""
+
+    protocol, cachable, asked = "counting", False, []
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("counting://", "memory://"))
+
+    def info(self, path, **more):
+        self.asked.append(path)
+        return super().info(path, **more)
+
+
+def test_a_remote_file_is_asked_about_once_before_it_is_read_and_once_after_it(tmp_path):
+    fsspec.register_implementation("counting", _Counting, clobber=True)
+    content = put(tmp_path / "x.parquet", 0).read_bytes()
+    for name in "abc":
+        fsspec.filesystem("memory").pipe(f"/asked/{name}.parquet", content)
+    try:
+        request = TableRequest("counting://asked/*.parquet")
+        _Counting.asked.clear()
+        files = FilesOfTable.now(request)
+        assert files.key(request) and files.changed == []
+        named = [path for path in _Counting.asked if path.endswith(".parquet")]
+        assert len(files.files) == 3 and sorted(named) == sorted([file.path for file in files.files] * 2)
+    finally:
+        fsspec.filesystem("memory").rm("/asked", recursive=True)

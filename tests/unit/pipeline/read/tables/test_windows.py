@@ -1,9 +1,13 @@
 """Tables of which a window is in memory: the rows that pyarrow lists, in an order of windows, or an error."""
 
+import io
 import pickle
+import weakref
 
+import fsspec
 import pytest
 import torch
+from fsspec.asyn import AsyncFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
@@ -11,6 +15,8 @@ from torch.utils.data import DataLoader, default_collate
 
 import flatout
 from flatout.errors import BadTable
+from flatout.pipeline.read.tables import windows
+from flatout.pipeline.read.tables.table_scan import TablePiece
 from flatout.pipeline.read.tables.windows import WindowSampler
 
 pa = pytest.importorskip("pyarrow")
@@ -52,6 +58,56 @@ def test_a_window_is_in_memory_and_no_more(path):
     assert all(len(each) <= 3 for each in groups[:6]) and max(map(len, groups)) > 1
     again = [row for batch in loader for row in batch["row"].tolist()]
     assert sorted(again) == [*range(1000)] and again != seen
+
+
+@pytest.fixture
+def alive(monkeypatch):
+    """The bytes of all row groups that are in memory whenever one begins to be read."""
+    columns, alive = weakref.WeakSet(), []
+
+    class Seen(windows.TableColumns):
+        def __init__(self, *given):
+            super().__init__(*given)
+            columns.add(self)
+
+    batches = TablePiece.batches
+
+    def read(piece):
+        alive.append(sum(each.num_bytes for each in columns))
+        return batches(piece)
+
+    monkeypatch.setattr(windows, "TableColumns", Seen)
+    monkeypatch.setattr(TablePiece, "batches", read)
+    return alive
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 4])
+@pytest.mark.parametrize("whole", [False, True], ids=["by the sampler", "over the whole table"])
+def test_row_groups_are_let_go_before_another_is_read(path, alive, groups, whole):
+    got = flatout.table(path, shuffle="window", max_bytes=groups * 800)
+    sampler = None if whole else got.sampler(torch.Generator().manual_seed(1))
+    for batch in DataLoader(got, batch_size=50, sampler=sampler, shuffle=whole):
+        assert len(batch["row"]) == 50
+        assert sum(columns.num_bytes for columns in got._held.held[1].values()) <= groups * 800
+    assert len(alive) >= 10 and max(alive) <= (groups - 1) * 800
+
+
+def test_windows_are_as_large_as_the_largest_row_groups_allow(tmp_path):
+    schema = pa.schema([("row", pa.int64()), ("text", pa.string())])
+    with pq.ParquetWriter(tmp_path / "x.parquet", schema, use_dictionary=False) as file:
+        for at in range(30):  # few rows take the most
+            few = at % 3 == 0
+            number = 10 if few else 100
+            text = [chr(97 + at % 26) * (5000 if few else 1)] * number
+            file.write_table(pa.table({"row": [at] * number, "text": text}, schema))
+    most = 4 * 10 * 5024
+    got = flatout.table(tmp_path / "x.parquet", shuffle="window", max_bytes=most)
+    seen = []
+    for batch in DataLoader(got, batch_size=64, sampler=got.sampler()):
+        seen += batch["row"].tolist()
+        assert sum(columns.num_bytes for columns in got._held.held[1].values()) <= most
+    assert sorted(seen) == [at for at in range(30) for _ in range(10 if at % 3 == 0 else 100)]
+    assert got._window <= 3
 
 
 def test_a_row_group_that_does_not_fit_is_an_error(path):
@@ -112,3 +168,54 @@ def test_what_is_asked_for_is_checked(path):
 def test_the_order_is_of_windows_and_of_all_rows(window):
     order = [*WindowSampler([5, 0, 7, 4, 4], window, torch.Generator().manual_seed(0))]
     assert sorted(order) == [*range(20)] and len(WindowSampler([5, 0, 7], 1)) == 12
+
+
+class _Shop(AsyncFileSystem):
+    """Files in memory behind a loop of its own, as s3fs, gcsfs and adlfs have one: no use to a forked process."""
+
+    protocol, files = "shop", {}
+
+    async def _info(self, path, **_):
+        name = self._strip_protocol(path)
+        if name not in self.files:
+            raise FileNotFoundError(name)
+        return {"name": name, "size": len(self.files[name]), "type": "file", "ETag": hash(self.files[name])}
+
+    async def _cat_file(self, path, start=None, end=None, **_):
+        return self.files[self._strip_protocol(path)][start:end]
+
+    def _open(self, path, mode="rb", **_):
+        return io.BytesIO(self.cat_file(path))
+
+
+@pytest.fixture
+def shop(path):
+    fsspec.register_implementation("shop", _Shop, clobber=True)
+    _Shop.files["rows.parquet"] = path.read_bytes()
+    yield "shop://rows.parquet"
+    _Shop.files.clear()
+
+
+@pytest.mark.parametrize("where", [None, [("row", ">=", 500)]])
+def test_forked_workers_read_a_remote_table_by_a_file_system_of_their_own(shop, where):
+    got = flatout.table(shop, shuffle="window", max_bytes=4 * 800, where=where)
+    loader = DataLoader(
+        got, batch_size=50, sampler=got.sampler(), num_workers=1, multiprocessing_context="fork", timeout=300
+    )
+    for _ in range(2):
+        rows = [row for batch in loader for row in batch["row"].tolist()]
+        assert sorted(rows) == [*range(500 if where else 0, 1000)]
+    assert got[3]["row"].item() == (503 if where else 3)
+
+
+def written_again(_worker):
+    _Shop.files["rows.parquet"] += b"more"
+
+
+def test_a_remote_file_that_is_written_again_is_an_error_in_workers_too(shop):
+    got = flatout.table(shop, shuffle="window", max_bytes=4 * 800)
+    loader = DataLoader(
+        got, 50, num_workers=1, multiprocessing_context="fork", worker_init_fn=written_again, timeout=300
+    )
+    with pytest.raises(BadTable, match="changed since the table was opened"):
+        list(loader)
