@@ -125,7 +125,8 @@ only_codes_option: _Decorator = click.option(
     "only",
     multiple=True,
     metavar="CODE|N|gpu",
-    help="Report these findings only; may be given again. --nproc-per-node N: of the script on N ranks.",
+    help="Report these findings only; may be given again; loader: measure the loaders without training. "
+    "--nproc-per-node N: of the script on N ranks.",
 )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flatout.engine.process.foreign_load import ForeignLoad
+from flatout.probe.system.foreign_load import ForeignLoad
 from flatout.engine.process.target import Target
 from flatout.engine.provenance import Here
 from flatout.errors import NothingMeasured
