@@ -1,7 +1,7 @@
 """The measurement of a script's loaders as text and as JSON.
 
-The JSON has the keys `schema`, `script`, `loaders` and `notes`; a row of `loaders` has the fields of `LoaderFigures`, of
-which those that were not measured are null, and beside them `best`, the row of `settings` to use.
+The JSON has the keys `schema`, `script`, `loaders` and `notes`; a row of `loaders` has the fields of `LoaderFigures`,
+of which those that were not measured are null, and beside them `best`, the row of `settings` to use.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`flatout.measure_loader`: how fast a data loader is by itself, where its time goes, and with which setting it is best.
+"""`flatout.measure_loader`: how fast a data loader is by itself, where its time goes, and its best setting.
 
 Nothing is trained. What the loader, its samplers, its data set and the process draw random numbers from stands where it
 stood before, once it is over; the data set is asked for samples as in any pass.
