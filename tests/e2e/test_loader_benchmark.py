@@ -67,7 +67,9 @@ GREEDY = """try:
 
 
 def test_a_script_without_a_loader_is_told_so(measured):
-    ended, found = measured(training(steps=3).replace("for x, y in data:", "for x, y in [(torch.ones(2, 8), torch.ones(2, 1))]:"))
+    ended, found = measured(
+        training(steps=3).replace("for x, y in data:", "for x, y in [(torch.ones(2, 8), torch.ones(2, 1))]:")
+    )
     assert (ended.code, found) == (3, None)
     assert "drew from no DataLoader before a backward pass" in ended.err
 

@@ -83,10 +83,11 @@ def patch(site: "Site") -> None:
     ]
     for kind, absent in ((zipfile.ZipFile, zips.absent), (tarfile.TarFile, tars.absent)):
         whole = all(callable(vars(kind).get(name)) for owner, name, _ in seams if owner is kind)
-        if hasattr(kind, "__getattr__") or not whole:
+        if getattr(kind, "__getattr__", absent) is not absent or not whole:
             site.stand_back(f"{kind.__name__} is not Python's own any more")
             continue
-        lists.replace(kind, "__getattr__", lambda archive, name, absent=absent: absent(archive, name))
+        if not hasattr(kind, "__getattr__"):  # it stays: archives that are open need it when the fix is switched off
+            lists.replace(kind, "__getattr__", absent)
         for owner, name, make in seams:
             if owner is kind:
                 site.wrap(f"{kind.__module__}:{kind.__name__}.{name}", make, in_workers=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from flatout.kept.call_key import given
-from flatout.kept.known_files import FileIdentity, KnownFiles, identity_of
 from flatout.kept.kept_result import KeptResult, Unkeepable
+from flatout.kept.known_files import FileIdentity, KnownFiles, identity_of
 from flatout.kept.reports import Reports
 from flatout.kept.row_outputs import Fits
 

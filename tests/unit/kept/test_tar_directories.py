@@ -26,14 +26,16 @@ class Fix:
             "_load": self.tars.loading(PLAIN["_load"]),
             "getmember": self.tars.finding(PLAIN["getmember"]),
         }
-        monkeypatch.setattr(tarfile.TarFile, "__getattr__", lambda one, name: self.tars.absent(one, name), raising=False)
+        monkeypatch.setattr(
+            tarfile.TarFile, "__getattr__", lambda one, name: self.tars.absent(one, name), raising=False
+        )
 
     def _act(self):
         self.acted += 1
 
     def open(self, *args, **kwargs):
         """Open an archive that is closed when the test is over."""
-        self.opened.append(tarfile.open(*args, **kwargs))
+        self.opened.append(tarfile.open(*args, **kwargs))  # noqa: SIM115
         return self.opened[-1]
 
     def switch(self, on):
@@ -142,7 +144,7 @@ def test_a_member_that_the_script_renames_is_found_by_its_new_name_in_that_archi
     member = archive.getmember("4.bin")
     member.name = "renamed"
     member.pax_headers["mine"] = "1"
-    with pytest.raises(KeyError, match="filename '4.bin' not found"):
+    with pytest.raises(KeyError, match=r"filename '4.bin' not found"):
         archive.getmember("4.bin")
     assert archive.getmember("renamed") is member
     other = fix.open(path, "r:").getmember("4.bin")

@@ -34,7 +34,9 @@ class Fix:
             "getinfo": self.zips.finding(PLAIN["getinfo"]),
             "namelist": self.zips.naming(PLAIN["namelist"]),
         }
-        monkeypatch.setattr(zipfile.ZipFile, "__getattr__", lambda one, name: self.zips.absent(one, name), raising=False)
+        monkeypatch.setattr(
+            zipfile.ZipFile, "__getattr__", lambda one, name: self.zips.absent(one, name), raising=False
+        )
 
     def _act(self):
         self.acted += 1

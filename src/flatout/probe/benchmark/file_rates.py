@@ -1,7 +1,8 @@
 """What the disk or network gives of the files that samples come from, measured by reading them again.
 
-Files are those that were opened while batches were made, and those that the process has open or mapped. They are read
-one after another, first after the system was asked to forget what it holds of them, then once more.
+Files are those that were opened while batches were made; where none was, and something was read, those that the process
+has open. They are read one after another, first after the system was asked to forget what it holds of them, then once
+more.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ __all__ = ["ReadFiles", "file_rate"]
 _MOST_BYTES, _MOST_FILES, _MOST_S = 64 << 20, 512, 2.0
 _CHUNK = 1 << 20
 _BLOCKS = 8
+_LEAST_READ = 64 << 10  # of all batches: the clock of waiting reads some bytes for each of them
 _CODE = (".py", ".pyc", ".so")
 
 _listening: list["ReadFiles"] = []  # who is told; the ear of the interpreter cannot be taken off again
@@ -46,9 +48,11 @@ class ReadFiles:
         self.read_bytes += _bytes_read()
 
     def found(self) -> list[str]:
-        """Return the regular files with data in them: those opened first, then those that are held open or mapped."""
-        names = [*self.names, *(_held() if not self.names else ())]
-        return [name for name in dict.fromkeys(names) if _is_data(name)][:_MOST_FILES]
+        """Return the regular files with data in them that were opened, else those that are held open and were read."""
+        opened = [name for name in self.names if _is_data(name)]
+        if opened or self.read_bytes < _LEAST_READ:
+            return opened
+        return [name for name in dict.fromkeys(_held()) if _is_data(name)][:_MOST_FILES]
 
 
 def _hear(event: str, arguments: tuple[object, ...]) -> None:
@@ -66,10 +70,6 @@ def _held() -> Iterator[str]:
         for number in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
                 yield os.readlink(f"/proc/self/fd/{number}")
-    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        for line in maps:
-            if "/" in line:
-                yield line[line.index("/") :].rstrip("\n")
 
 
 def _is_data(name: str) -> bool:

@@ -26,9 +26,13 @@ def test_files_opened_meanwhile_are_found_and_their_bytes_counted(tmp_path):
 
 
 def test_files_that_are_held_open_are_found_where_none_is_opened(tmp_path):
-    (tmp_path / "held.bin").write_bytes(bytes(1000))
-    with open(tmp_path / "held.bin", "rb"), ReadFiles() as read:
-        pass
+    (tmp_path / "held.bin").write_bytes(bytes(100_000))
+    with open(tmp_path / "held.bin", "rb", buffering=0) as held:
+        with ReadFiles() as idle:
+            pass
+        with ReadFiles() as read:
+            held.read()
+        assert idle.found() == []
         assert str(tmp_path / "held.bin") in read.found()
 
 

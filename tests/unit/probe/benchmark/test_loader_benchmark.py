@@ -40,7 +40,7 @@ def test_everything_random_stands_where_it_stood_and_the_next_pass_is_the_same()
     assert (found.name, found.batch_size, found.workers) == ("Noisy", 8, 0)
     assert found.samples_s.n >= 1
     assert {stage.name for stage in found.stages} == {"sampler", "fetch", "collate"}
-    assert [each.workers for each in found.settings][0] == 0
+    assert found.settings[0].workers == 0
     assert found.best is not None
     assert "samples/s" in str(found)
 
