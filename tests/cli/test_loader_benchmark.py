@@ -15,8 +15,10 @@ def measurement(monkeypatch, project):
     """Stand in for `flatout.engine.loader_benchmark`, which found one loader."""
     calls = []
 
-    def measure_loaders(target, *, budget_s, out, watch):
+    def measure_loaders(target, *, budget_s, out, watch, echo):
         calls.append((target.name, budget_s, out))
+        if echo is not None:
+            echo(b"epoch 1\n")
         return types.SimpleNamespace(script=target.name, loaders=(FIGURES,), notes=())
 
     module = types.ModuleType("flatout.engine.loader_benchmark")
@@ -30,6 +32,11 @@ def test_the_loaders_are_shown_and_nothing_else_is_measured(measurement, engine,
     assert "Photos, no workers" in capsys.readouterr().out
     assert measurement == [("train.py", 60.0, None)]
     assert engine.calls == []
+
+
+def test_verbose_shows_the_output_of_the_script_on_stderr(measurement, capsys):
+    assert run(["diagnose", "--only", "loader", "--verbose", "train.py"]) == 0
+    assert "epoch 1" in capsys.readouterr().err
 
 
 def test_json_on_stdout_is_json_and_nothing_else(measurement, capsys):

@@ -66,6 +66,26 @@ GREEDY = """try:
         pass"""
 
 
+GRADIENTS = """
+class Gradients(Data):
+    def __getitem__(self, index):
+        x = self.x[index].clone().requires_grad_()
+        slope, = torch.autograd.grad(x.square().sum(), x)
+        return slope, self.y[index]
+
+Data = Gradients
+"""
+
+
+def test_gradients_that_a_data_set_computes_are_no_training_step(measured):
+    ended, found = measured(training(before=GRADIENTS))
+    assert ended.code == 0, ended.err
+    (loader,) = found["loaders"]
+    assert loader["name"] == "Gradients"
+    assert loader["batches"] == 200
+    assert loader["stages"]
+
+
 def test_a_script_without_a_loader_is_told_so(measured):
     ended, found = measured(
         training(steps=3).replace("for x, y in data:", "for x, y in [(torch.ones(2, 8), torch.ones(2, 1))]:")

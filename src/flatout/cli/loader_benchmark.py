@@ -45,13 +45,14 @@ def benchmark_loaders(
         FlatoutError: what the engine says went wrong.
     """
     from flatout.cli.present import write_text
-    from flatout.cli.progress import Watcher
+    from flatout.cli.progress import Watcher, echo_bytes
     from flatout.engine.loader_benchmark import measure_loaders
     from flatout.engine.process.target import parse_target
     from flatout.report.loader_benchmark import loader_dumps, loader_text
 
     with Watcher(bar=not verbose) as watcher:
-        found = measure_loaders(parse_target(words), budget_s=budget_s, out=out, watch=watcher.watch)
+        echo = echo_bytes if verbose else None
+        found = measure_loaders(parse_target(words), budget_s=budget_s, out=out, watch=watcher.watch, echo=echo)
     shown = (found.script, found.loaders, found.notes)
     click.echo(loader_text(*shown), nl=False, err=json_file == STDOUT)
     if json_file == STDOUT:

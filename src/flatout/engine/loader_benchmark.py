@@ -40,6 +40,7 @@ def measure_loaders(
     budget_s: float,
     out: Path | None,
     watch: Callable[[Progress], None],
+    echo: Callable[[bytes], None] | None = None,
 ) -> LoaderReport:
     """Run `target` up to its first training step and return what its training loaders give by themselves.
 
@@ -59,15 +60,38 @@ def measure_loaders(
         )  # fmt: skip
         write_order(order, path)
 
+        execution = Execution(target, folder, path, "loader")
+        output = LogTail(execution.log)
+
         def follow(_: int, elapsed_s: float) -> None:
+            if echo is not None:
+                echo(output.read())
             watch(Progress("the loader alone", 0, min(0.97, elapsed_s / (max_s + 5)), max(1.0, max_s - elapsed_s)))
 
         try:
-            execution = Execution(target, folder, path, "loader")
             outcome = execution.run(budget_s, follow)
         except KeyboardInterrupt:
             raise Interrupted("Interrupted.", "Nothing was measured yet.") from None
         return _collected(target, folder, outcome, execution.log)
+
+
+class LogTail:
+    """What was added to a file since it was last read."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin at its beginning; it need not be there yet."""
+        self._path, self._offset = path, 0
+
+    def read(self) -> bytes:
+        """Return what is new."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                found = file.read()
+        except OSError:
+            return b""
+        self._offset += len(found)
+        return found
 
 
 def _collected(target: Target, folder: Path, outcome: Outcome, log: Path) -> LoaderReport:

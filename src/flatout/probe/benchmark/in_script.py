@@ -45,7 +45,7 @@ class ScriptLoaders:
         self._walked: Any = weakref.WeakKeyDictionary()  # iterator -> its loader, while its pass is under way
         self._drawn: list[Any] = []  # loaders in the order in which they gave their first training batch
         self._inside = threading.local()  # a loader inside a loader's data set is none of the training's
-        self._done = False
+        self._done = self._measuring = False
         self._process = os.getpid()
 
     def install(self, seams: Seams) -> None:
@@ -66,15 +66,17 @@ class ScriptLoaders:
         Raises:
             StopRecording: all is measured; again whenever a script that has passed over it would go on.
         """
-        if os.getpid() != self._process or not self._drawn:
+        in_a_sample = self._measuring or getattr(self._inside, "next", False)  # gradients that a data set computes
+        if os.getpid() != self._process or not self._drawn or in_a_sample:
             return
         if not self._done:
-            self._done = True
+            self._done = self._measuring = True
             rank, ranks = _place_among_ranks()
             if rank:
                 self._wait()
             else:
                 self._measure(ranks)
+            self._measuring = False
         raise StopRecording
 
     def _measure(self, ranks: int) -> None:

@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
@@ -24,7 +25,7 @@ class Slow(Dataset):
 
 
 def slow_collate(samples):
-    time.sleep(0.012)
+    time.sleep(0.04)
     return torch.stack(samples)
 
 
@@ -95,7 +96,7 @@ def test_cores_could_give_what_their_processor_time_allows():
 
 
 def test_waiting_for_a_core_is_no_waiting():
-    assert StageTimes(made_s=[1.0, 1.0], cpu_s=[0.5, 0.5], queued_s=0.6).waiting() == 0.2
+    assert StageTimes(made_s=[1.0, 1.0], cpu_s=[0.5, 0.5], queued_s=0.6).waiting() == pytest.approx(0.2)
 
 
 def test_the_copy_without_workers_is_a_loader_of_one_process():
