@@ -24,8 +24,8 @@ from flatout.engine.provenance import Here
 from flatout.errors import NothingMeasured
 from flatout.fixes.checkpoint.rescuer import wait_for_rescuers
 from flatout.fixes.core.catalog import find_fix
+from flatout.foreign_load import ForeignLoad
 from flatout.loader_account import LoaderAccount
-from flatout.probe.system.foreign_load import ForeignLoad
 from flatout.schema.codec import write_order
 from flatout.schema.order import ORDER_VARIABLE, EditedFile, Order
 from flatout.schema.trial import Selection

@@ -11,7 +11,7 @@ whoever looks at the list of members gets all of them.
 
 ## Why it helps
 
-@FIGURES@
+Figures follow.
 
 ## How equal
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flatout.errors import ChangedTooLate
-from flatout.kept import known_files
+from flatout.kept import kept_reads, known_files
 from flatout.kept.kept_reads import KeptReads
 from flatout.kept.reports import Reports
 
@@ -199,7 +199,7 @@ def test_a_proof_that_fails_ends_it(on_change, monkeypatch):
         reads(path)
     assert (reads.acted, reads.read) == (0, 5)
     os.replace(saved("b.npy", seed=9), path)
-    monkeypatch.setattr(known_files, "_signature", lambda path: next(iter(reads.kept._read.values())).signature)
+    monkeypatch.setattr(kept_reads, "identity_of", lambda path: next(iter(reads.kept._read.values())).signature)
     if on_change == "stop":
         with pytest.raises(ChangedTooLate, match=r"a\.npy"):
             reads(path)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from flatout.schema.loader_figures import Figure, FileRate
 from flatout.watch.files.file_questions import may_be_data
 
-__all__ = ["ReadFiles", "file_rate"]
+__all__ = ["SampleFiles", "file_rate"]
 
 _MOST_BYTES, _MOST_FILES, _MOST_S = 64 << 20, 512, 2.0
 _CHUNK = 1 << 20
@@ -23,11 +23,11 @@ _BLOCKS = 8
 _LEAST_READ = 64 << 10  # of all batches: the clock of waiting reads some bytes for each of them
 _CODE = (".py", ".pyc", ".so")
 
-_listening: list["ReadFiles"] = []  # who is told; the ear of the interpreter cannot be taken off again
+_listening: list["SampleFiles"] = []  # who is told; the ear of the interpreter cannot be taken off again
 _hears = [False]
 
 
-class ReadFiles:
+class SampleFiles:
     """Notes, as a context manager, which files are opened and how much is read meanwhile."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class ReadFiles:
         self.names: dict[str, None] = {}
         self.read_bytes = 0
 
-    def __enter__(self) -> "ReadFiles":
+    def __enter__(self) -> "SampleFiles":
         self.read_bytes = -_bytes_read()
         _listening.append(self)
         if not _hears[0]:

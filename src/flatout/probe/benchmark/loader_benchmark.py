@@ -14,12 +14,12 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from flatout.errors import UsageError
+from flatout.foreign_load import ForeignLoad
 from flatout.machine import usable_cores
 from flatout.probe.benchmark.drawn_batches import DrawnBatches, Pacing, draw
-from flatout.probe.benchmark.file_rates import ReadFiles, file_rate
+from flatout.probe.benchmark.file_rates import SampleFiles, file_rate
 from flatout.probe.benchmark.stage_times import StageTimes, time_stages
 from flatout.probe.benchmark.worker_trials import ROUNDS, numbers_to_try, try_workers
-from flatout.probe.system.foreign_load import ForeignLoad
 from flatout.schema.facts import Frame
 from flatout.schema.loader_figures import FileRate, LoaderFigures, WorkerSetting
 from flatout.watch.dataset_state import random_states, restore_random_states
@@ -152,7 +152,7 @@ class _Measurement:
     def _take_apart(self) -> None:
         assert self.drawn is not None
         try:
-            with ReadFiles() as read:
+            with SampleFiles() as read:
                 self.stages = time_stages(
                     self.loader, min(self.batches, _PARTS), time.perf_counter() + _STAGES * self.max_s, self.drawn.size
                 )

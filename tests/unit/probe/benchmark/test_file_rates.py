@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from flatout.probe.benchmark import file_rates
-from flatout.probe.benchmark.file_rates import ReadFiles, file_rate
+from flatout.probe.benchmark.file_rates import SampleFiles, file_rate
 
 
 def test_files_opened_meanwhile_are_found_and_their_bytes_counted(tmp_path):
@@ -14,7 +14,7 @@ def test_files_opened_meanwhile_are_found_and_their_bytes_counted(tmp_path):
     (tmp_path / "before.bin").write_bytes(bytes(10))
     (tmp_path / "code.py").write_text("x = 1\n")
     (tmp_path / "before.bin").read_bytes()
-    with ReadFiles() as read:
+    with SampleFiles() as read:
         (tmp_path / "a.bin").read_bytes()
         (tmp_path / "a.bin").read_bytes()
         (tmp_path / "code.py").read_bytes()
@@ -28,9 +28,9 @@ def test_files_opened_meanwhile_are_found_and_their_bytes_counted(tmp_path):
 def test_files_that_are_held_open_are_found_where_none_is_opened(tmp_path):
     (tmp_path / "held.bin").write_bytes(bytes(100_000))
     with open(tmp_path / "held.bin", "rb", buffering=0) as held:
-        with ReadFiles() as idle:
+        with SampleFiles() as idle:
             pass
-        with ReadFiles() as read:
+        with SampleFiles() as read:
             held.read()
         assert idle.found() == []
         assert str(tmp_path / "held.bin") in read.found()
@@ -58,9 +58,9 @@ def test_the_interpreter_is_listened_to_once_however_often_it_is_measured():
         "import sys\n"
         "hooks = []\n"
         "plain, sys.addaudithook = sys.addaudithook, lambda hook: hooks.append(hook)\n"
-        "from flatout.probe.benchmark.file_rates import ReadFiles\n"
+        "from flatout.probe.benchmark.file_rates import SampleFiles\n"
         "for _ in range(3):\n"
-        "    with ReadFiles():\n"
+        "    with SampleFiles():\n"
         "        pass\n"
         "print(len(hooks))\n"
     )
