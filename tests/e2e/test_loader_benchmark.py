@@ -31,7 +31,7 @@ def measured(flatout):
 
     def run(script, *words):
         flatout.write(script)
-        ended = flatout("diagnose", "--only", "loader", "--budget", "24", "--json", "loaders.json", *words, "train.py")
+        ended = flatout("diagnose", "--only", "loader", "--budget", "2m", "--json", "loaders.json", *words, "train.py")
         file = flatout.folder / "loaders.json"
         return ended, json.loads(file.read_text()) if file.exists() else None
 

@@ -22,7 +22,7 @@ from flatout.schema.plain import from_plain
 
 __all__ = ["LoaderReport", "measure_loaders"]
 
-_MOST_S, _SHARE = 90.0, 0.5  # for the loaders: at most, and of the budget
+_USUAL_S = 45.0  # that it takes, for the progress bar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,9 @@ def measure_loaders(
     with one_at_a_time():
         settle_left_over(out, lambda text: watch(Progress(text, 0, 0.0, None)))
         folder = run_folder(out, target.slug)
-        max_s = min(_MOST_S, _SHARE * budget_s)
         path = folder / "order-loader.json"
         order = Order(
-            mode="loader", folder=str(folder), script=target.name, max_s=max_s, launched_unix_s=time.time()
+            mode="loader", folder=str(folder), script=target.name, max_s=budget_s, launched_unix_s=time.time()
         )  # fmt: skip
         write_order(order, path)
 
@@ -66,7 +65,7 @@ def measure_loaders(
         def follow(_: int, elapsed_s: float) -> None:
             if echo is not None:
                 echo(output.read())
-            watch(Progress("the loader alone", 0, min(0.97, elapsed_s / (max_s + 5)), max(1.0, max_s - elapsed_s)))
+            watch(Progress("the loader alone", 0, min(0.97, elapsed_s / _USUAL_S), max(1.0, _USUAL_S - elapsed_s)))
 
         try:
             outcome = execution.run(budget_s, follow)

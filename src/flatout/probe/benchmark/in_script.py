@@ -31,6 +31,7 @@ from flatout.torch_loader.pass_start import drawn_from
 __all__ = ["ScriptLoaders", "measure_loaders"]
 
 _BATCHES = 200
+_MOST_S, _SHARE = 90.0, 0.8  # for the loaders: at most, and of what is left of the budget
 _LOOK_S = 0.2
 
 
@@ -83,11 +84,13 @@ class ScriptLoaders:
         under_way = {id(loader) for loader in self._walked.values()}
         loaders = [each for each in self._drawn if id(each) in under_way] or self._drawn[-1:]
         part = PartFile(self._parts / f"loader-rank0-{self._process}.jsonl")
+        left_s = self._order.max_s - (time.time() - self._order.launched_unix_s)
+        max_s = max(1.0, min(_MOST_S, _SHARE * left_s)) / len(loaders)
         notes = [f"measured on rank 0, while the other {ranks - 1} loaded nothing"] if ranks > 1 else []
         for loader in loaders:
             try:
                 at = self._made_at.get(loader)
-                figures = measured(loader, _BATCHES, self._order.max_s / len(loaders), created_at=at)
+                figures = measured(loader, _BATCHES, max_s, created_at=at)
                 part.put("loader_figures", figures)
             except Exception as error:
                 notes.append(f"the loader of {type(loader.dataset).__name__} failed: {in_one_line(error)}")
@@ -97,7 +100,7 @@ class ScriptLoaders:
 
     def _wait(self) -> None:
         """Wait on another rank until rank 0 has measured: launchers end all ranks when one of them ends."""
-        until = time.monotonic() + 2 * self._order.max_s
+        until = time.monotonic() + self._order.max_s
         while time.monotonic() < until and not _has_ended(self._parts):
             time.sleep(_LOOK_S)
 
