@@ -12,9 +12,10 @@ whoever looks at the list of members gets all of them.
 ## Why it helps
 
 Opening an archive of 2,000 members of 1 KB, reading one of them and closing it took 76x less CPU time for zip (49 to
-161), 134x for tar (109 to 200), 11x for npz (9 to 14; medians and ranges of n=15 pairs in turns in one process, the file
-in memory; 2 cores of an AMD EPYC under KVM, beside other programs, Python 3.11). A sample is then still read at 0.40,
-0.15 and 0.18 of the speed of an archive that the data set keeps open: that is the faster change, where you may make it.
+161), 134x for tar (109 to 200), 11x for npz (9 to 14; medians and ranges of n=15 pairs in turns in one process, the
+file in memory; 2 cores of an AMD EPYC under KVM, beside other programs, Python 3.11). A sample is then still read at
+0.40, 0.15 and 0.18 of the speed of an archive that the data set keeps open: that is the faster change, where you may
+make it.
 
 ## How equal
 

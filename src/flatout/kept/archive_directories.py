@@ -64,7 +64,8 @@ def slots_of(kind: type) -> tuple[str, ...]:
 
 def copied(entry: Any, names: tuple[str, ...], *, changes: Mapping[str, Any]) -> Any:
     """Return an entry with the slots of another one, but for those in `changes`."""
-    made = type(entry).__new__(type(entry))
+    kind: Any = type(entry)
+    made = kind.__new__(kind)
     for name in names:
         if name in changes:
             setattr(made, name, changes[name])

@@ -17,6 +17,7 @@ __all__ = ["TarDirectories"]
 
 _LISTS = ("members", "_loaded", "offset")
 _MARK = "_flatout_members"
+_ARCHIVE: Any = tarfile.TarFile
 _INFO = tarfile.TarInfo
 _SLOTS = slots_of(_INFO)
 _LOADING = {"members", "_loaded", "offset", "firstmember"}  # attributes that reading all headers changes
@@ -155,7 +156,7 @@ def _key(archive: Any) -> tuple[Any, ...] | None:
     """
     held = vars(archive)
     members, first = held.get("members"), held.get("firstmember")
-    plain = type(archive) is tarfile.TarFile and archive.mode == "r" and not archive.closed
+    plain = type(archive) is _ARCHIVE and archive.mode == "r" and not archive.closed
     kinds = plain and archive.tarinfo is _INFO and not archive.ignore_zeros and not archive.debug
     if not kinds or not is_plain_file(archive.fileobj) or held.get("_loaded") is not False or archive.pax_headers:
         return None
