@@ -207,7 +207,7 @@ def _pinning(loader: Any) -> Callable[[Any], object] | None:
     from torch.utils.data._utils.pin_memory import pin_memory
 
     if getattr(loader, "pin_memory", False) and torch.cuda.is_available():
-        return pin_memory  # type: ignore[no-any-return]
+        return pin_memory
     return None
 
 
