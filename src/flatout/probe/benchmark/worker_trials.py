@@ -1,6 +1,7 @@
 """Numbers of workers, tried on copies of a loader in turns: each as long as the others, the loader's own among them."""
 
 import time
+import traceback
 from typing import Any
 
 from flatout.machine import usable_cores
@@ -49,6 +50,7 @@ def try_workers(loader: Any, numbers: list[int], seconds: float, until_s: float)
                 drawn[number].append(_turn(loader, number, seconds))
             except Exception as error:  # a data set that cannot be sent, or memory for so many that is not there
                 trouble[number] = f"failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                traceback.clear_frames(error.__traceback__)  # they hold the iterator, and that the workers
     return tuple(_setting(number, drawn[number], number == numbers[0], trouble.get(number, "")) for number in numbers)
 
 
