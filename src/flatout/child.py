@@ -76,6 +76,8 @@ def attach(order_file: str) -> None:
             start(order, _prepare_timing)
         elif order.mode == "verify":
             start(order, _prepare_verification)
+        elif order.mode == "loader":
+            _measure_loaders(order)
         else:
             start(order, began_s=began_s)
     except Exception:
@@ -98,6 +100,13 @@ def _train(order: Any) -> None:
         from flatout.probe.system.live_status import follow
 
         follow(order)
+
+
+def _measure_loaders(order: Any) -> None:
+    """Let the script come to its first training step, and measure its loaders in place of that."""
+    from flatout.probe.benchmark.in_script import measure_loaders
+
+    measure_loaders(order)
 
 
 def _become_rank(order: Any) -> None:

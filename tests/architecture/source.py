@@ -22,7 +22,7 @@ LAYERS = (
     ("torch_loader",),
     ("watch",),
     ("native", "schema"),
-    ("units", "errors", "machine", "state_folder", "loader_account", "demo"),
+    ("units", "errors", "machine", "foreign_load", "state_folder", "loader_account", "demo"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # The package itself and the two ways in; `demo` is a specimen, not ours.

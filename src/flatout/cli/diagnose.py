@@ -61,9 +61,13 @@ def diagnose(
     SCRIPT is `train.py ARGS`, `-m package.module ARGS`, or, after `--`, any launcher line
     (`-- torchrun --nproc-per-node 2 train.py`). Options of flatout stand before it.
     """
+    from flatout.cli.loader_benchmark import benchmark_loaders, wants_loader
     from flatout.cli.names import rule_codes
     from flatout.cli.ranks import require_names
 
+    if wants_loader(only):
+        benchmark_loaders(words, budget_s=budget_s, out=out, json_file=json_file, verbose=verbose)
+        return
     require_names("--only", only)
     codes = rule_codes(only)
     _check_whole(whole, steps, json_file)

@@ -121,7 +121,10 @@ recipe_option: _Decorator = click.option(
 
 
 only_codes_option: _Decorator = click.option(
-    "--only", multiple=True, metavar="CODE", help="Report these findings only; may be given again."
+    "--only",
+    multiple=True,
+    metavar="CODE",
+    help="Report these findings only; may be given again; loader: measure the loaders without training.",
 )
 
 

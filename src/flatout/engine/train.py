@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flatout.engine.process.foreign_load import ForeignLoad
 from flatout.engine.process.target import Target
 from flatout.engine.provenance import Here
 from flatout.errors import NothingMeasured
 from flatout.fixes.checkpoint.rescuer import wait_for_rescuers
 from flatout.fixes.core.catalog import find_fix
+from flatout.foreign_load import ForeignLoad
 from flatout.loader_account import LoaderAccount
 from flatout.schema.codec import write_order
 from flatout.schema.order import ORDER_VARIABLE, EditedFile, Order

@@ -82,7 +82,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             *(told if taken else ()),
             *(listed(chain, cost_ms) if chain else ()),
         ),
-        fixes=("compiled-input", "cached-input", "compiled-python", "loader-workers"),
+        fixes=("compiled-input", "cached-input", "compiled-python", "kept-directories", "loader-workers"),
     )
 
 

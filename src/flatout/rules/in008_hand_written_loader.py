@@ -66,7 +66,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("stack samples", spot.samples if spot else 0, ""),
             *(listed(chain, chain.spot.share * share * breakdown.mean_ms) if chain else ()),
         ),
-        fixes=("compiled-python", "kept-reads"),
+        fixes=("compiled-python", "kept-reads", "kept-directories"),
     )
 
 

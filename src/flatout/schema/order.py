@@ -79,7 +79,7 @@ class Order:
     see `flatout.probe.core.enough`. `max_s` bounds the time since the first step.
     """
 
-    mode: str  # "timed", "deep", "whole", "timing", "verify" or "run"
+    mode: str  # "timed", "deep", "whole", "timing", "verify", "loader" or "run"
     folder: str  # the run's folder; parts are written below it
     script: str  # as shown to people
     steps: int | None = None

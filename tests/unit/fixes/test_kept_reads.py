@@ -6,7 +6,7 @@ import torch
 from tests.unit.fixes.training import same_bits, under
 
 from flatout.fixes.kept_reads import FIX, choices
-from flatout.kept import kept_reads
+from flatout.kept import known_files
 from flatout.rules.core.example import example, line
 from flatout.schema.phase import Phase
 
@@ -29,8 +29,8 @@ def train(epochs=4):
 
 @pytest.mark.slow
 def test_a_training_is_the_same_to_the_last_bit(workdir, monkeypatch):
-    monkeypatch.setattr(kept_reads, "_RESTED_NS", -1)
-    monkeypatch.setattr(kept_reads, "_kind_of", lambda device: "ext4")
+    monkeypatch.setattr(known_files, "_RESTED_NS", -1)
+    monkeypatch.setattr(known_files, "_kind_of", lambda device: "ext4")
     for number in range(6):
         np.save(f"{number}.npy", np.random.default_rng(number).standard_normal((4, 3)))
     plain, load = train(), np.load

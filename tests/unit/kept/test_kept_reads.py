@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from flatout.errors import ChangedTooLate
-from flatout.kept import kept_reads
+from flatout.kept import kept_reads, known_files
 from flatout.kept.kept_reads import KeptReads
 from flatout.kept.reports import Reports
 
@@ -49,8 +49,8 @@ class Reads:
 @pytest.fixture(autouse=True)
 def rested(monkeypatch, workdir):
     """Files count as not written for a while."""
-    monkeypatch.setattr(kept_reads, "_RESTED_NS", -1)
-    monkeypatch.setattr(kept_reads, "_kind_of", lambda device: "ext4")
+    monkeypatch.setattr(known_files, "_RESTED_NS", -1)
+    monkeypatch.setattr(known_files, "_kind_of", lambda device: "ext4")
 
 
 def saved(name="a.npy", size=50, seed=0):
@@ -146,7 +146,7 @@ def test_arguments_are_part_of_what_is_asked_for():
 
 
 def test_what_was_written_just_now_is_not_kept(monkeypatch):
-    monkeypatch.setattr(kept_reads, "_RESTED_NS", 3_000_000_000)
+    monkeypatch.setattr(known_files, "_RESTED_NS", 3_000_000_000)
     path, reads = saved(), Reads()
     for _ in range(5):
         reads(path)
@@ -154,7 +154,7 @@ def test_what_was_written_just_now_is_not_kept(monkeypatch):
 
 
 def test_a_file_system_that_may_tell_late_is_left_alone(monkeypatch):
-    monkeypatch.setattr(kept_reads, "_kind_of", lambda device: "nfs4")
+    monkeypatch.setattr(known_files, "_kind_of", lambda device: "nfs4")
     path, reads = saved(), Reads()
     for _ in range(5):
         reads(path)
@@ -201,7 +201,7 @@ def test_a_proof_that_fails_ends_it(on_change, monkeypatch):
         reads(path)
     assert (reads.acted, reads.read) == (0, 5)
     os.replace(saved("b.npy", seed=9), path)
-    monkeypatch.setattr(kept_reads, "_signature", lambda path: next(iter(reads.kept._read.values())).signature)
+    monkeypatch.setattr(kept_reads, "identity_of", lambda path: next(iter(reads.kept._read.values())).signature)
     if on_change == "stop":
         with pytest.raises(ChangedTooLate, match=r"a\.npy"):
             reads(path)
@@ -214,8 +214,8 @@ def test_a_proof_that_fails_ends_it(on_change, monkeypatch):
 
 def test_the_kind_of_a_file_system_is_found(monkeypatch):
     monkeypatch.undo()
-    assert kept_reads._kind_of(os.stat("/proc").st_dev) == "proc"
-    assert kept_reads._kind_of(1 << 30) == "unknown"
+    assert known_files._kind_of(os.stat("/proc").st_dev) == "proc"
+    assert known_files._kind_of(1 << 30) == "unknown"
 
 
 def test_a_process_that_is_forked_reads_and_keeps_nothing():

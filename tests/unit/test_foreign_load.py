@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import psutil
 
-from flatout.engine.process import foreign_load
-from flatout.engine.process.foreign_load import ForeignLoad
+from flatout import foreign_load
+from flatout.foreign_load import ForeignLoad
 
 
 def test_own_time_and_that_of_children_is_not_of_others(monkeypatch):

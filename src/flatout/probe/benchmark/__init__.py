@@ -1,0 +1,1 @@
+"""A data loader measured by itself: no training, no optimizer."""
