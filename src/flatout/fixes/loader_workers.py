@@ -225,7 +225,7 @@ def _unusual_stream(loader: Any) -> str:
     from flatout.watch.dataset_state import in_a_worker
 
     if loader.num_workers:
-        return f"reads a stream, of which its {loader.num_workers} workers read a part each: others would read others"
+        return f"reads a stream, of which workers ({loader.num_workers}) read a part each: others would read others"
     if isinstance(loader.dataset, IterDataPipe) or type(loader)._get_iterator is not DataLoader._get_iterator:
         return "reads a stream in a way of its own"
     return "was left alone before" if in_a_worker() else _unusual_start(loader)

@@ -61,14 +61,14 @@ def patch(site: "Site") -> None:
     pools = KeptWorkers(lambda: site.hit("DataLoader"))
 
     def refusal(loader: Any) -> str:
-        from torch.utils.data import IterableDataset, MapDataPipe
+        from torch.utils.data import IterDataPipe, MapDataPipe
 
         if in_a_worker():
             return "is read in a worker"
         if not loader.num_workers or loader.persistent_workers:
             return "has persistent workers already" if loader.num_workers else "has no workers"
-        if isinstance(loader.dataset, IterableDataset | MapDataPipe):
-            return "is read as a stream, of which workers cannot begin anew"
+        if isinstance(loader.dataset, IterDataPipe | MapDataPipe):
+            return "is read through data pipes, which are seeded in a way of their own"
         if not only_seeds(loader.worker_init_fn):
             return "has a worker_init_fn that does more than seeding"
         return "holds a random generator" if holds_generator(loader.dataset, loader.collate_fn) else ""
