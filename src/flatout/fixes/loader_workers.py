@@ -16,6 +16,10 @@ number each time, one worker makes one batch after the other, from where it left
 only if all streams stand where its worker began; the streams are then set to where the worker left them. Otherwise the
 batch is made in the training process. `flatout run` says how many were taken.
 
+A stream (`IterableDataset`) without workers is read ahead by one process, a copy of the script's from before the pass
+([streams](../howto/streams.md)). The training process reads the first batch of each pass itself, and some more in the
+first one; all of them are compared.
+
 ## Why it helps
 
 Making a batch and training on one go on at the same time, on different cores; where samples wait for files, several
@@ -33,15 +37,15 @@ batch of random samples, so a wrong prediction costs time, never a bit; after th
 batches, then for 32, and so on. The first such batches are made both here and in a worker, and compared. Random samples
 of a loader that has workers are left alone, since each worker has a stream of its own. If a data set begins to draw
 later, that batch is made in the training process, at its turn and from its random state. So is a batch whose worker
-dies, hangs or raises.
+dies, hangs or raises; of a stream, all that was delivered of the pass is then read again first, and compared.
 
 ## When it is wrong
 
-Left alone: iterable data sets, samplers that are not torch's own, data sets that hold open files, database handles or
-tensors on a device, that change, write or ask for their worker while they are read, or hold what cannot be watched
-(Pillow images, iterators, writable maps); random samples that draw from OpenCV, a device, the system, or the generator
-that the sampler draws from; batches that take less than 0.4 ms; start methods other than fork. `flatout patch` writes
-nothing for random samples: workers in the source would draw other numbers. Before each batch the data set is checked
+Left alone: streams that have workers, print, or change their data set as they go; samplers that are not torch's own;
+data sets that hold open files, database handles or tensors on a device, that change, write or ask for their worker
+while they are read, or hold what cannot be watched (Pillow images, iterators, writable maps); random samples that draw
+from OpenCV, a device, the system, or the generator that the sampler draws from; batches that take less than 0.4 ms (of
+a stream: 1 ms); start methods other than fork. `flatout patch` writes nothing for random samples: workers in the source would draw other numbers. Before each batch the data set is checked
 for changes ([how](../input.md), 1 to 30 us). Batches that workers made before a change (of files, too) are made anew in
 the training process; new workers start with the next pass, and none after three changes within passes. A loader that
 had workers gets batches of the data set as it was when the pass began; where its workers were taken away (`workers=0`)

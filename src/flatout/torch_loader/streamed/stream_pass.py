@@ -32,6 +32,7 @@ __all__ = ["StreamPass", "walk"]
 
 _PROOFS = 3  # batches that both read, before any is taken
 _TOGETHER = 64  # batches that both read at most: who has not caught up by then is no faster
+_TRIED = 16  # batches, after which it is known whether they are worth handing over: some come out of a buffer
 _WORTH_S = 1e-3  # a batch that is read sooner costs about as much to receive
 _LOST = (EOFError, OSError, WorkerHangsError)
 _IN_A_THREAD = "is read in another thread, while the main one may draw random numbers"
@@ -156,12 +157,13 @@ class StreamPass:
             self._go_ahead()
             return
         against = self._together.against(wait=False)
-        if self._number >= _PROOFS and kept.here_s < _WORTH_S:
+        is_worth_it = kept.here_s >= _WORTH_S
+        if self._number >= _TRIED and not is_worth_it:
             took = format_ms(kept.here_s * 1e3)
             against = against or f"makes a batch in {took}, less than handing it over is worth"
         if against or self._number >= _TOGETHER:
             self._stand_back(against or "is read no faster by another process")
-        elif self._number >= _PROOFS and len(self._together) <= 1:
+        elif self._number >= _PROOFS and len(self._together) <= 1 and is_worth_it:
             self._go_ahead()
 
     # -- the other process reads ahead ----------------------------------------------------------------------------

@@ -122,9 +122,9 @@ class StreamedLoader:
         return unpredictable([*met, *(each for thing in _things(loader) for each in generators_in(thing))])
 
     def took(self, took_s: float, number: int) -> None:
-        """Note what a batch took here; the first one may have opened files, and filled a buffer."""
+        """Note what batch `number` of a pass took here."""
         if not self.proven:
-            self.here_s += (took_s - self.here_s) / max(1, number)
+            self.here_s += (took_s - self.here_s) / (number + 1)
 
     def waited(self, waited_s: float) -> None:
         """Note how long a batch was waited for."""
