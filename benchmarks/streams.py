@@ -30,9 +30,9 @@ from record import record
 from torch.utils.data import DataLoader, IterableDataset
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tests.unit.fixes.training import under  # noqa: E402
+from tests.unit.fixes.training import under
 
-from flatout.watch.dataset_state import parts  # noqa: E402
+from flatout.watch.dataset_state import parts
 
 SHARDS, BATCH, SIDE = 4, 32, 24
 WAYS = ("plain", "num_workers=1", "flatout")
@@ -131,7 +131,9 @@ def train(make: Callable[[Path, int], Any], folder: Path, batches: int, way: str
     random.seed(0)
     np.random.seed(0)
     workers = 1 if way == "num_workers=1" else 0
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(1024), torch.nn.ReLU(), torch.nn.Linear(1024, 9))
+    model = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.LazyLinear(1024), torch.nn.ReLU(), torch.nn.Linear(1024, 9)
+    )
     loader = DataLoader(make(folder, batches // 2 * BATCH), BATCH, num_workers=workers)
     model(torch.zeros(1, SIDE * SIDE))
     optimizer, check, began = torch.optim.SGD(model.parameters(), lr=0.1), 0, time.perf_counter()
@@ -189,7 +191,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    print(f"torch {torch.__version__}, 1 thread, {options.batches} batches of {BATCH}, n={options.rounds} rounds, in turns")
+    print(
+        f"torch {torch.__version__}, 1 thread, {options.batches} batches of {BATCH}, {options.rounds} rounds, in turns"
+    )
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("HF_HOME", folder)
         for name in STREAMS:

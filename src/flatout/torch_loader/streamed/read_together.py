@@ -6,7 +6,7 @@ from flatout.torch_loader.predicted.random_streams import StreamState, at_one_pl
 from flatout.torch_loader.streamed.batch_digest import digest_of
 from flatout.torch_loader.streamed.loose_streams import undrawn
 from flatout.torch_loader.streamed.stream_reader import StreamReader
-from flatout.torch_loader.streamed.stream_worker import Delivered, Read
+from flatout.torch_loader.streamed.stream_worker import Delivered, ReadJob
 from flatout.torch_loader.streamed.streamed_loader import StreamedLoader
 
 __all__ = ["ReadTogether"]
@@ -41,7 +41,7 @@ class ReadTogether:
             loose = [not each for each in undrawn(start, now)]
             end = tuple([one if each else other for each, one, other in zip(still, start, end, strict=True)])
         self._here[number] = _ReadHere(digest_of(batch), end, loose)
-        self._reader.give(Read(number, start, sent=False))
+        self._reader.give(ReadJob(number, start, sent=False))
 
     def against(self, *, wait: bool) -> str:
         """Compare what is there, or all; return what speaks against the other process, an empty string for nothing."""

@@ -23,7 +23,7 @@ from flatout.torch_loader.streamed.delivered_batches import DeliveredBatches
 from flatout.torch_loader.streamed.loose_streams import undrawn
 from flatout.torch_loader.streamed.read_together import ReadTogether
 from flatout.torch_loader.streamed.stream_reader import StreamReader
-from flatout.torch_loader.streamed.stream_worker import Delivered, Read
+from flatout.torch_loader.streamed.stream_worker import Delivered, ReadJob
 from flatout.torch_loader.streamed.streamed_loader import StreamedLoader, StreamPlan
 from flatout.units import format_ms
 from flatout.watch.main_thread import off_main_thread
@@ -32,6 +32,7 @@ __all__ = ["StreamPass", "walk"]
 
 _PROOFS = 3  # batches that both read, before any is taken
 _TOGETHER = 64  # batches that both read at most: who has not caught up by then is no faster
+_LAG = 1  # batches that the other process may be behind by when it takes over
 _TRIED = 16  # batches, after which it is known whether they are worth handing over: some come out of a buffer
 _WORTH_S = 1e-3  # a batch that is read sooner costs about as much to receive
 _LOST = (EOFError, OSError, WorkerHangsError)
@@ -163,7 +164,7 @@ class StreamPass:
             against = against or f"makes a batch in {took}, less than handing it over is worth"
         if against or self._number >= _TOGETHER:
             self._stand_back(against or "is read no faster by another process")
-        elif self._number >= _PROOFS and len(self._together) <= 1 and is_worth_it:
+        elif self._number >= _PROOFS and len(self._together) <= _LAG and is_worth_it:
             self._go_ahead()
 
     # -- the other process reads ahead ----------------------------------------------------------------------------
@@ -176,7 +177,7 @@ class StreamPass:
     def _fill(self) -> None:
         words = self._kept.steps.expected(len(self._left))
         while self._reader.given < self._number + self._reader.depth:
-            self._reader.give(Read(self._reader.given, None, words))
+            self._reader.give(ReadJob(self._reader.given, None, words))
 
     def _received(self, now: tuple[StreamState, ...]) -> Delivered | None:
         """Return the next batch as it was sent, None where it is not the one that would be read here."""
@@ -238,6 +239,7 @@ class StreamPass:
         """
         origin = self._kept.origin
         if origin.changed and len(self._delivered):
+            self._reader.end()
             origin.too_late(origin.changed)
 
     def _catch_up(self, index: Any, now: tuple[StreamState, ...]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from flatout.torch_loader.predicted.batch_transport import BatchArena
 from flatout.torch_loader.predicted.early_batches import WorkerHangsError
 from flatout.torch_loader.predicted.random_streams import StreamSet, StreamState
-from flatout.torch_loader.streamed.stream_worker import Delivered, Opened, Read, Started, read_stream
+from flatout.torch_loader.streamed.stream_worker import Delivered, Opened, ReadJob, Started, read_stream
 
 __all__ = ["StreamReader"]
 
@@ -50,18 +50,18 @@ class StreamReader:
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads, of which the copy has none
             process.start()
         theirs.close()
-        self._jobs: deque[Read] = deque()  # not sent yet
+        self._jobs: deque[ReadJob] = deque()  # not sent yet
         self._unread = 0
         self._opened: Opened | None = None
         self._started: dict[int, Started] = {}
         self._delivered: dict[int, Delivered] = {}
         self._finalizer = weakref.finalize(self, _end, process, self._pipe, os.getpid())
 
-    def give(self, job: Read) -> None:
+    def give(self, job: ReadJob) -> None:
         """Have the next batch read."""
         self.given = job.number + 1
         self._jobs.append(job)
-        self.hear()
+        self._hear()
 
     def opened(self) -> tuple[StreamState, ...]:
         """Return where the random streams stood when the pass had begun; wait for that."""
@@ -83,7 +83,7 @@ class StreamReader:
 
     def arrived(self, number: int) -> bool:
         """Return whether it is known what came of a batch."""
-        self.hear()
+        self._hear()
         return number in self._delivered
 
     def taken(self, number: int) -> None:
@@ -100,7 +100,7 @@ class StreamReader:
         """End the process."""
         self._finalizer()
 
-    def hear(self) -> bool:
+    def _hear(self) -> bool:
         """Take what was sent so far, and send what can be; return whether there was something."""
         heard = False
         while self._pipe.poll():
@@ -112,11 +112,11 @@ class StreamReader:
         return heard
 
     def _wait(self) -> None:
-        if self.hear():
+        if self._hear():
             return
         if not self._pipe.poll(self.hang_s):
             raise WorkerHangsError
-        self.hear()
+        self._hear()
 
     def _take(self, message: Opened | Started | Delivered) -> None:
         if isinstance(message, Opened):

@@ -23,12 +23,12 @@ from flatout.watch.files.opened_files import FileMark, OpenedFiles
 from flatout.watch.own_generators import generators_in
 from flatout.watch.state_watch import StateWatch
 
-__all__ = ["Delivered", "Opened", "Read", "Started", "read_stream", "roots_of", "streams_of"]
+__all__ = ["Delivered", "Opened", "ReadJob", "Started", "read_stream", "roots_of", "streams_of"]
 
 _PR_SET_PDEATHSIG = 1
 
 
-class Read(NamedTuple):
+class ReadJob(NamedTuple):
     """The next batch is to be read.
 
     Attributes:
@@ -139,7 +139,7 @@ class _StreamWorker:
         while True:
             self._do(pickle.loads(self._pipe.recv_bytes()), read)
 
-    def _do(self, job: Read, read: Callable[[], Any]) -> None:
+    def _do(self, job: ReadJob, read: Callable[[], Any]) -> None:
         start = self._streams.advanced(self._end, job.words) if job.start is None else job.start
         self._streams.write(start)
         self._send(Started(job.number, start))
@@ -156,7 +156,7 @@ class _StreamWorker:
         self._end = self._streams.read()
         self._deliver(job, batch, Delivered(job.number, self._end, ended=ended, failed=failed, words=job.words))
 
-    def _deliver(self, job: Read, batch: Any, found: Delivered) -> None:
+    def _deliver(self, job: ReadJob, batch: Any, found: Delivered) -> None:
         against, files = self._against(job), tuple(self._ear.taken().items())
         found = found._replace(against=against, files=files)
         if not (found.ended or found.failed or against):
@@ -166,7 +166,7 @@ class _StreamWorker:
                 found = found._replace(failed=True)
         self._send(found)
 
-    def _with(self, job: Read, batch: Any, found: Delivered) -> Delivered:
+    def _with(self, job: ReadJob, batch: Any, found: Delivered) -> Delivered:
         digest, slot = digest_of(batch), self._sent
         parcel = self._arena.put(slot, batch)
         if job.sent:
@@ -175,7 +175,7 @@ class _StreamWorker:
             return found._replace(failed=True)
         return found._replace(digest=digest, slot=slot, parcel=parcel if job.sent else None)
 
-    def _against(self, job: Read) -> str:
+    def _against(self, job: ReadJob) -> str:
         changed = "" if self._watch is None else self._watch.look()
         if changed:
             return f"changes while it is read: {changed}"

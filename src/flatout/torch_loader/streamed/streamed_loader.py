@@ -118,8 +118,10 @@ class StreamedLoader:
             if against:
                 return against
         met = self._origin.graph.met.generators
-        self.streams = streams_of(loader, met)
-        return unpredictable([*met, *(each for thing in _things(loader) for each in generators_in(thing))])
+        against = unpredictable([*met, *(each for thing in _things(loader) for each in generators_in(thing))])
+        if not against:
+            self.streams = streams_of(loader, met)
+        return against
 
     def took(self, took_s: float, number: int) -> None:
         """Note what batch `number` of a pass took here."""

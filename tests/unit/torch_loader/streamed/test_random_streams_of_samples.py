@@ -145,12 +145,13 @@ def walk(spec):
     return seen, None if stream.rng is None else stream.rng.random()
 
 
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(3))
 def test_batches_and_all_that_the_script_sees_are_as_ever(part, monkeypatch):
     monkeypatch.setattr("flatout.torch_loader.streamed.stream_pass._WORTH_S", 0)
     monkeypatch.setattr("flatout.torch_loader.streamed.streamed_loader._LONGEST_WAIT", float("inf"))
+    monkeypatch.setattr("flatout.torch_loader.streamed.stream_pass._LAG", 10_000)
     taken = 0
-    for seed in range(part, examples(STREAMS), 10):
+    for seed in range(part, examples(STREAMS), 3):
         spec = Spec(seed)
         plain, states = walk(spec), random_states()
         with under("loader-workers", workers=2) as process:
