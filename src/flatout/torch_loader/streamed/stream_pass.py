@@ -112,6 +112,8 @@ class StreamPass:
             self._read_too(batch, now)
         except _LOST:
             self._lose()
+        except Exception as error:  # of what the batch is made of
+            self._stand_back(f"has batches that cannot be compared ({type(error).__name__})")
         return batch
 
     def _ahead(self, index: Any) -> Any:

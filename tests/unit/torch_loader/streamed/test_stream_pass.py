@@ -414,6 +414,18 @@ class Logging(Stream):
             yield sample
 
 
+class Unlike(Stream):
+    """Its batches are made of what cannot be compared."""
+
+    def __iter__(self):
+        return (lambda: number for number in range(40))
+
+
+class Sparse(Stream):
+    def __iter__(self):
+        return (torch.eye(2).to_sparse() for _ in range(40))
+
+
 class Own(Stream):
     def __init__(self):
         super().__init__()
@@ -435,13 +447,15 @@ def unrepeatable(rng):
         (lambda: DataLoader(Printing(), 4), "prints"),
         (lambda: DataLoader(Logging(), 4), "writes to"),
         (lambda: DataLoader(Own(), 4), "iterator"),
+        (lambda: DataLoader(Unlike(), 4, collate_fn=list), "cannot be compared"),
+        (lambda: DataLoader(Sparse(), None), "parts of larger memory"),
         (lambda: DataLoader(Stream(draw=functools.partial(unrepeatable, random.SystemRandom())), 4), "system's"),
         (lambda: DataLoader(Stream(60), 1), "less than handing it over is worth"),
         (lambda: DataLoader(Stream(), 4, num_workers=1), "workers (1) read a part each"),
     ],
 )
 def test_what_another_process_may_not_read_stays_here_and_the_reason_is_said(make, reason, monkeypatch):
-    if "worth" in reason:
+    if "less" in reason:
         monkeypatch.setattr("flatout.torch_loader.streamed.stream_pass._WORTH_S", 10.0)
     both(lambda: passes(make(), epochs=2), stands_back=reason)
 
