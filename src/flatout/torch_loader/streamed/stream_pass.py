@@ -73,9 +73,8 @@ class StreamPass:
         if self._stage is not StreamPass._ahead or self._peeked is not None:
             return self._peeked
         try:
-            found = self._reader.delivered(self._number) if self._reader.arrived(self._number) else None
-            if found is not None and found.parcel is not None:
-                self._peeked = self._here.pinned(self._reader.unpacked(found))
+            if self._reader.arrived(self._number):
+                self._unpacked(self._reader.delivered(self._number))
         except _LOST:
             return None
         return self._peeked
@@ -205,7 +204,18 @@ class StreamPass:
             kept.give_up(found.against)
             return None
         kept.waited(time.perf_counter() - began)
-        return found if not found.failed and self._delivered.files_stand(found.files) else None
+        if found.failed or not (self._delivered.files_stand(found.files) and self._unpacked(found)):
+            return None
+        return found
+
+    def _unpacked(self, found: Delivered) -> bool:
+        """Have the batch that was sent, if any; return whether it could be read."""
+        if self._peeked is None and found.parcel is not None:
+            try:
+                self._peeked = self._here.pinned(self._reader.unpacked(found))
+            except Exception:  # read in this process it raises what the script knows, or nothing
+                return False
+        return True
 
     def _taken(self, now: tuple[StreamState, ...], found: Delivered) -> Any:
         """Set the streams to where the batch leaves them, and return it; StopIteration where there was none."""
@@ -220,8 +230,6 @@ class StreamPass:
             kept.end_pass()
             raise StopIteration
         batch, self._peeked = self._peeked, None
-        if batch is None:
-            batch = self._here.pinned(reader.unpacked(found))
         reader.taken(self._number)
         self._delivered.add(found.words, found.digest)
         self._number += 1

@@ -414,16 +414,25 @@ class Logging(Stream):
             yield sample
 
 
-class Unlike(Stream):
-    """Its batches are made of what cannot be compared."""
+class Bound:
+    """Stays in its process."""
 
+    def __init__(self, number):
+        self.number = number
+
+    def __reduce__(self):
+        raise TypeError("stays here")
+
+
+class OfBound(Stream):
     def __iter__(self):
-        return (lambda: number for number in range(40))
+        return map(Bound, range(40))
 
 
-class Sparse(Stream):
+class Views(Stream):
     def __iter__(self):
-        return (torch.eye(2).to_sparse() for _ in range(40))
+        whole = torch.arange(80.0)
+        return (whole[number : number + 2] for number in range(40))
 
 
 class Own(Stream):
@@ -447,8 +456,8 @@ def unrepeatable(rng):
         (lambda: DataLoader(Printing(), 4), "prints"),
         (lambda: DataLoader(Logging(), 4), "writes to"),
         (lambda: DataLoader(Own(), 4), "iterator"),
-        (lambda: DataLoader(Unlike(), 4, collate_fn=list), "cannot be compared"),
-        (lambda: DataLoader(Sparse(), None), "parts of larger memory"),
+        (lambda: DataLoader(OfBound(), 4, collate_fn=list), "cannot be compared"),
+        (lambda: DataLoader(Views(), None), "parts of larger memory"),
         (lambda: DataLoader(Stream(draw=functools.partial(unrepeatable, random.SystemRandom())), 4), "system's"),
         (lambda: DataLoader(Stream(60), 1), "less than handing it over is worth"),
         (lambda: DataLoader(Stream(), 4, num_workers=1), "workers (1) read a part each"),
