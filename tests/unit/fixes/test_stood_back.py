@@ -127,7 +127,7 @@ NOT_AHEAD = {**WORKERS, "predicted": False}
 CASES = {
     "drawn": ("loader-workers", NOT_AHEAD, walked(**OF_NUMPY), "Drawing draws random numbers"),
     "a generator": ("loader-workers", NOT_AHEAD, walked(OwnGenerator), "OwnGenerator draws from a random generator of"),
-    "a stream": ("loader-workers", WORKERS, walked(Stream), "Stream makes a batch in "),
+    "a stream": ("loader-workers", WORKERS, walked(Stream, batch_size=1), "Stream makes a batch in "),
     "a stream of workers": (
         "loader-workers", WORKERS, walked(Stream, num_workers=1), "the loader of Stream reads a stream, of which wor"
     ),

@@ -160,7 +160,7 @@ class StreamPass:
             return
         against = self._together.against(wait=False)
         is_worth_it = kept.here_s >= _WORTH_S
-        if self._number >= _TRIED and not is_worth_it:
+        if kept.share.asked + 1 >= _TRIED and not is_worth_it:  # of all passes
             took = format_ms(kept.here_s * 1e3)
             against = against or f"makes a batch in {took}, less than handing it over is worth"
         if against or self._number >= _TOGETHER:
