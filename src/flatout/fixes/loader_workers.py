@@ -16,6 +16,10 @@ number each time, one worker makes one batch after the other, from where it left
 only if all streams stand where its worker began; the streams are then set to where the worker left them. Otherwise the
 batch is made in the training process. `flatout run` says how many were taken.
 
+A stream (`IterableDataset`) without workers is read ahead by one process, a copy of the script's from before the pass
+([streams](../howto/streams.md)). The training process reads the first batch of each pass itself, and some more in the
+first one; all of them are compared.
+
 ## Why it helps
 
 Making a batch and training on one go on at the same time, on different cores; where samples wait for files, several
@@ -33,20 +37,21 @@ batch of random samples, so a wrong prediction costs time, never a bit; after th
 batches, then for 32, and so on. The first such batches are made both here and in a worker, and compared. Random samples
 of a loader that has workers are left alone, since each worker has a stream of its own. If a data set begins to draw
 later, that batch is made in the training process, at its turn and from its random state. So is a batch whose worker
-dies, hangs or raises.
+dies, hangs or raises; of a stream, all that was delivered of the pass is then read again first, and compared.
 
 ## When it is wrong
 
-Left alone: iterable data sets, samplers that are not torch's own, data sets that hold open files, database handles or
-tensors on a device, that change, write or ask for their worker while they are read, or hold what cannot be watched
-(Pillow images, iterators, writable maps); random samples that draw from OpenCV, a device, the system, or the generator
-that the sampler draws from; batches that take less than 0.4 ms; start methods other than fork. `flatout patch` writes
-nothing for random samples: workers in the source would draw other numbers. Before each batch the data set is checked
-for changes ([how](../input.md), 1 to 30 us). Batches that workers made before a change (of files, too) are made anew in
-the training process; new workers start with the next pass, and none after three changes within passes. A loader that
-had workers gets batches of the data set as it was when the pass began; where its workers were taken away (`workers=0`)
-and it changes within a pass, the training stops with the name of what changed. Not seen: files that compiled code opens
-under names that the data set does not hold. Some batches are first made in a copy of the process.
+Left alone: streams that have workers, print, or change their data set as they go; samplers that are not torch's own;
+data sets that hold open files, database handles or tensors on a device, that change, write or ask for their worker
+while they are read, or hold what cannot be watched (Pillow images, iterators, writable maps); random samples that draw
+from OpenCV, a device, the system, or the generator that the sampler draws from; batches that take less than 0.4 ms (of
+a stream: 1 ms); start methods other than fork. `flatout patch` writes nothing for random samples: workers in the source
+would draw other numbers. Before each batch the data set is checked for changes ([how](../input.md), 1 to 30 us).
+Batches that workers made before a change (of files, too) are made anew in the training process; new workers start with
+the next pass, and none after three changes within passes. A loader that had workers gets batches of the data set as it
+was when the pass began; where its workers were taken away (`workers=0`) and it changes within a pass, the training
+stops with the name of what changed. Not seen: files that compiled code opens under names that the data set does not
+hold. Some batches are first made in a copy of the process.
 """
 
 import functools
@@ -64,6 +69,7 @@ from flatout.schema.trial import Equivalence
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
     from flatout.torch_loader.handover import HandoverPlan
+    from flatout.torch_loader.streamed.streamed_loader import StreamPlan
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -82,6 +88,8 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     if not loaders:
         return Unfit(next(map(_must_stay, training_loaders(run)), no_loader(run)))
     loader = max(loaders, key=lambda loader: loader.fetches * (loader.wait_s + loader.sample_s))
+    if loader.iterable_style:  # one process reads ahead
+        return ({"workers": 1, "persistent": loader.epochs_started > 1, "predicted": True},)
     settings: list[dict[str, object]] = []
     if _harms(loader):
         settings.append({"workers": 0})
@@ -98,8 +106,11 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
 
 def _must_stay(loader: LoaderFacts) -> str:
     """Return why batches cannot be made in other processes, an empty string where they may be."""
+    if loader.iterable_style and loader.num_workers:
+        name, count = loader.name or "the data set", loader.num_workers
+        return f"{name} is an iterable data set, of which {count} workers read a part each: others would read others"
     if loader.iterable_style:
-        return f"{loader.name or 'the data set'} is an iterable data set, of which each worker would read a part"
+        return ""
     found = drawn(loader) if loader.num_workers else ""  # without, states of the streams can be predicted
     return f"{found}, and other workers would draw other numbers" if found else ""
 
@@ -130,6 +141,7 @@ def patch(
     """
     from flatout.probe.core.user_places import caller_line
     from flatout.torch_loader.handover import HandoverPlan
+    from flatout.torch_loader.streamed.streamed_loader import StreamPlan
     from flatout.torch_loader.worker_origins import WorkerOrigins
 
     plan = HandoverPlan(
@@ -142,16 +154,27 @@ def patch(
         origins=WorkerOrigins(on_change),
         where=caller_line,
     )
+    streams = StreamPlan(
+        hit=plan.hit,
+        stand_back=site.stand_back,
+        shares=plan.shares,
+        where=caller_line,
+        depth=2 * prefetch,
+        on_change=on_change,
+    )
     site.loaders = plan.shares.all
-    site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", functools.partial(_iterating, site, plan))
+    site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", functools.partial(_iterating, site, plan, streams))
 
 
-def _iterating(site: "Site", plan: "HandoverPlan", original: Any) -> Any:
+def _iterating(site: "Site", plan: "HandoverPlan", streams: "StreamPlan", original: Any) -> Any:
     """Return what gives the iterator of a loader, in place of `original`."""
     from flatout.torch_loader.handover import Handover
+    from flatout.torch_loader.streamed.stream_pass import walk
     from flatout.torch_loader.worker_resizing import WorkerResizing
 
     def iterate(loader: Any) -> Any:
+        if _is_stream(loader) and plan.predict and not _unusual_stream(loader):
+            return walk(loader, streams, original)
         try:
             why = _refusal(loader, plan)
         except Exception as error:  # looking into a data set ran code of the script's
@@ -194,22 +217,51 @@ def _refusal(loader: Any, plan: "HandoverPlan") -> str:
     return unsafe(loader.dataset, loader.collate_fn, generators=alone) or shares_generator(loader)
 
 
-def _unusual(loader: Any) -> str:
-    """Return why `loader` is not one of torch's map-style loaders, long enough, that forks if it starts anything."""
+def _is_stream(loader: Any) -> bool:
+    from torch.utils.data import IterableDataset
+
+    return isinstance(loader.dataset, IterableDataset)
+
+
+def _unusual_stream(loader: Any) -> str:
+    """Return why no other process may read the stream of `loader` ahead, by what it is; empty: one may."""
+    from torch.utils.data import DataLoader, IterDataPipe
+
+    from flatout.watch.dataset_state import in_a_worker
+
+    if loader.num_workers:
+        return f"reads a stream, of which workers ({loader.num_workers}) read a part each: others would read others"
+    if isinstance(loader.dataset, IterDataPipe) or type(loader)._get_iterator is not DataLoader._get_iterator:
+        return "reads a stream in a way of its own"
+    return "was left alone before" if in_a_worker() else _unusual_start(loader)
+
+
+def _unusual_start(loader: Any) -> str:
+    """Return why processes are not started for `loader` as torch does it by itself, an empty string for nothing."""
     import multiprocessing
     import sys
-
-    from torch.utils.data import IterableDataset, MapDataPipe
-
-    from flatout.torch_loader.reseeding import only_seeds
 
     method = multiprocessing.get_start_method(allow_none=True)
     if sys.platform != "linux" or method not in (None, "fork"):
         return f"would start its workers as new processes ({method or sys.platform})"
-    if isinstance(loader.dataset, IterableDataset | MapDataPipe):
-        return "reads an iterable data set, of which each worker would read a part"
     if loader.multiprocessing_context is not None or loader.timeout or not getattr(loader, "in_order", True):
         return "asks for a way to start workers, a timeout or batches out of order"
+    return ""
+
+
+def _unusual(loader: Any) -> str:
+    """Return why `loader` is not one of torch's map-style loaders, long enough, that forks if it starts anything."""
+    from torch.utils.data import MapDataPipe
+
+    from flatout.torch_loader.reseeding import only_seeds
+
+    if _is_stream(loader):
+        return _unusual_stream(loader) or "reads a stream, which is left as it is"
+    if isinstance(loader.dataset, MapDataPipe):
+        return "reads a data pipe"
+    why = _unusual_start(loader)
+    if why:
+        return why
     if loader.num_workers and (loader.persistent_workers or not only_seeds(loader.worker_init_fn)):
         own = "persistent workers" if loader.persistent_workers else "a worker_init_fn that does more than seeding"
         return f"has {own}"

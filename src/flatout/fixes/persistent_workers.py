@@ -16,6 +16,7 @@ runs, 2 cores of an AMD EPYC, torch 2.13; `python benchmarks/planted.py`).
 ## How equal
 
 BITWISE, also for data sets that draw random numbers: every worker begins a pass with the seeds a new one would have.
+Workers that read a part each of a stream (`get_worker_info()`) begin their part anew.
 
 ## When it is wrong
 
@@ -23,7 +24,7 @@ New workers start with the data set as it is in the training process. Workers ar
 that samples are made from has changed there ([how it is seen](../input.md)), has changed in a worker (a cache, a
 counter; but not a file or an array that its first batch has opened), was drawn at the first batch and kept, or when a
 file that was read then has been replaced. Left alone: data sets whose samples depend on which one was made first;
-iterable data sets; a `worker_init_fn` that does more than seeding; data sets with a random generator of their own, or
+data pipes; a `worker_init_fn` that does more than seeding; data sets with a random generator of their own, or
 that hold what cannot be watched (Pillow images, iterators, writable maps); two passes at once; loaders whose workers
 could not stay at three passes in a row.
 """
@@ -61,14 +62,14 @@ def patch(site: "Site") -> None:
     pools = KeptWorkers(lambda: site.hit("DataLoader"))
 
     def refusal(loader: Any) -> str:
-        from torch.utils.data import IterableDataset, MapDataPipe
+        from torch.utils.data import IterDataPipe, MapDataPipe
 
         if in_a_worker():
             return "is read in a worker"
         if not loader.num_workers or loader.persistent_workers:
             return "has persistent workers already" if loader.num_workers else "has no workers"
-        if isinstance(loader.dataset, IterableDataset | MapDataPipe):
-            return "is read as a stream, of which workers cannot begin anew"
+        if isinstance(loader.dataset, IterDataPipe | MapDataPipe):
+            return "is read through data pipes, which are seeded in a way of their own"
         if not only_seeds(loader.worker_init_fn):
             return "has a worker_init_fn that does more than seeding"
         return "holds a random generator" if holds_generator(loader.dataset, loader.collate_fn) else ""

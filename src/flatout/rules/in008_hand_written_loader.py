@@ -16,8 +16,10 @@ not used".
 ## What to do
 
 Build the whole batch in one call on arrays instead of sample by sample. Put remaining work in a `Dataset` and let a
-`DataLoader` with workers run it, or prefetch the next batch on a thread. `flatout tune` tries `compiled-python` for
-loops over numbers, and `kept-reads` for files that are read in each epoch.
+`DataLoader` with workers run it, or prefetch the next batch on a thread. A generator that an `IterableDataset` yields
+from, in a `DataLoader` with `batch_size=None`, is read ahead by `flatout tune` without another batch
+([streams](../howto/streams.md)). It tries `compiled-python` for loops over numbers, and `kept-reads` for files that are
+read in each epoch.
 
 ## When it is wrong
 

@@ -34,7 +34,7 @@ from flatout.watch.dataset_state import (
 )
 from flatout.watch.files.opened_files import are_as_before, mark_of
 
-__all__ = ["Handover", "HandoverPlan"]
+__all__ = ["BatchHere", "Handover", "HandoverPlan", "must_stay"]
 
 _WORTH_S = 0.4e-3  # a batch that is made sooner costs more to hand over: 0.2 ms of messages and a copy at 1.7 GB/s
 _HANG_S, _HANG_TIMES = 60.0, 50  # a batch that takes this long, and so many times what it took here, never comes
@@ -136,7 +136,7 @@ class Handover:
         after, things = random_states(), (self._loader.dataset, self._loader.collate_fn)
         drew = not undrawn(before, after) or (self._plan.predict and holds_generator(*things))
         shared = unsafe(*things, generators=not self._plan.predict)  # what it has opened for itself by now
-        stays = "has batches that lie on a device, or are parts of larger memory" if _must_stay(data) else ""
+        stays = "has batches that lie on a device, or are parts of larger memory" if must_stay(data) else ""
         if drew and self._plan.predict and not (shared or stays or self._took_s < _WORTH_S):
             self._predict(data, "draws random numbers on a device" if drawn_on_device(before, after) else "")
         elif drew or shared or stays or self._took_s < _WORTH_S:
@@ -306,7 +306,7 @@ class Handover:
             self._pool = None
 
 
-def _must_stay(batch: Any) -> bool:
+def must_stay(batch: Any) -> bool:
     """Return whether a batch could not be sent as it is: it lies on a device, or is a window into something larger."""
     torch = sys.modules["torch"]
     for part in parts(batch):

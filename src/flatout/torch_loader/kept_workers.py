@@ -44,7 +44,8 @@ class KeptWorkers:
             self._in_vain[loader] = self._in_vain.get(loader, 0) + 1
             self.refused[loader] = f"could not keep its workers at {self._in_vain[loader]} passes in a row"
         origin = WorkerOrigin.of(loader) if self._in_vain.get(loader, 0) < _IN_VAIN else None
-        if origin is None or (loader not in self._origins and not begins_alike(loader.dataset)):
+        unlike = loader not in self._origins and not _is_stream(loader) and not begins_alike(loader.dataset)
+        if origin is None or unlike:
             self._in_vain[loader] = _IN_VAIN
             unseen = "reads what may change unseen"
             self.refused.setdefault(loader, unseen if origin is None else "has samples that depend on the first one")
@@ -72,13 +73,16 @@ class StayingWorkers:
     def shell(loader: Any) -> tuple[Any, Any]:
         """Return an iterator that has drawn a pass's seed, and a generator that will draw that seed again."""
         import torch
-        from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+        from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 
         seeds = torch.Generator()
         seeds.set_state((loader.generator if loader.generator is not None else torch.default_generator).get_state())
         alone = copy.copy(loader)
         vars(alone).update(num_workers=0, prefetch_factor=None, timeout=0, pin_memory=False, _iterator=None)
-        return _SingleProcessDataLoaderIter(alone), seeds
+        vars(alone).update(_dataset_kind=_DatasetKind.Map)  # a stream is begun in its workers, and not here
+        shell = _SingleProcessDataLoaderIter(alone)
+        shell._dataset_kind = loader._dataset_kind
+        return shell, seeds
 
     def __init__(self, loader: Any, origin: WorkerOrigin, shell: Any, seeds: Any) -> None:
         """Start workers as `loader` would, from the seed that `seeds` draws; `origin`: what they are copies of."""
@@ -115,11 +119,14 @@ class StayingWorkers:
     def begin_again(self, shell: Any) -> bool:
         """Begin the pass of `shell` with the same workers; return False when new ones are needed."""
         try:
-            if not self._reseed(shell._base_seed):
+            if _is_stream(self._loader):
+                stay = self._begin_streams(shell._base_seed)
+            elif stay := self._reseed(shell._base_seed):
+                self._iterator._reset(self._loader)
+            if not stay:
                 self.end()
                 return False
             self._iterator._base_seed = shell._base_seed
-            self._iterator._reset(self._loader)
         except Exception:
             self.end()
             return False
@@ -145,6 +152,30 @@ class StayingWorkers:
             if isinstance(answer, _ResumeIteration):  # else a batch of a pass that was broken off
                 answers.append(answer.seed)
         return not any(answers)
+
+    def _begin_streams(self, base_seed: int) -> bool:
+        """Have every worker begin its part anew, once, from the seed of the pass; return whether all of them can.
+
+        Torch's own message, by which they do so, takes the seed along; what they answer is in what comes back.
+        """
+        from torch.utils.data._utils.worker import _ResumeIteration
+
+        iterator, answers = self._iterator, list[object]()
+        receive = iterator._get_data
+
+        def noted() -> Any:
+            received = receive()
+            if isinstance(received[0], _ResumeIteration):
+                answers.append(received[0].seed)
+            return received
+
+        iterator._shared_seed, iterator._get_data = Reseed(base_seed), noted
+        try:
+            iterator._reset(self._loader)
+        finally:
+            iterator._shared_seed = None
+            del iterator._get_data
+        return len(answers) == iterator._num_workers and not any(answers)
 
     def end(self) -> None:
         """End the workers."""
@@ -175,6 +206,13 @@ class _Turn:
         except RuntimeError:
             self.lost = True
             raise
+
+
+def _is_stream(loader: Any) -> bool:
+    """Tell whether workers read a stream, each a part of it: which of its samples came first is the stream's own."""
+    from torch.utils.data import IterableDataset
+
+    return isinstance(loader.dataset, IterableDataset)
 
 
 class _Feed:

@@ -307,7 +307,12 @@ def test_random_samples_are_made_by_predicted_streams_where_there_are_no_workers
     assert offered(replace(random_set, num_workers=2)) == ()
 
 
-def test_nothing_is_offered_for_streams_and_loaders_with_enough_workers():
-    assert offered(replace(LOADER, iterable_style=True)) == ()
+def test_one_process_is_offered_for_a_stream_that_has_no_workers():
+    stream = replace(LOADER, iterable_style=True)
+    assert offered(stream) == ({"workers": 1, "persistent": False, "predicted": True},)
+    assert offered(replace(stream, num_workers=2)) == ()
+
+
+def test_nothing_is_offered_for_loaders_with_enough_workers():
     assert offered(replace(LOADER, num_workers=8)) == ()
     assert offered(replace(LOADER, is_training=False)) == ()

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.unit.fixes.inputs import Counting, Drawing, OwnGenerator, Rows, passes
 from tests.unit.fixes.training import under
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from flatout.fixes.persistent_workers import choices
 from flatout.schema.run import Header, LoaderFacts, Run
@@ -131,6 +131,74 @@ def test_it_is_offered_where_workers_were_restarted():
     stays = LoaderFacts(is_training=True, num_workers=2, epochs_started=3, persistent_workers=True)
     given = [choices(Run(header=Header(script="a"), loaders=(one,))) for one in (restarted, once, stays)]
     assert given == [({},), (), ()]
+
+
+class Sharded(IterableDataset):
+    """Each worker reads a part, of another length; what it draws is of its own stream."""
+
+    def __init__(self, draw=random.random):
+        self.draw = draw
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        for number in range(info.id, 30 + 9 * info.id, info.num_workers):
+            yield torch.arange(3.0) * number + self.draw(), info.id
+
+
+class ShuffledShards(Sharded):
+    """Shuffles as `iter()` is called."""
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        order = list(range(info.id, 40, info.num_workers))
+        random.shuffle(order)
+        return map(torch.tensor, order)
+
+
+class CountingShards(Sharded):
+    passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        for x, number in super().__iter__():
+            yield x + self.passes, number
+
+
+def streamed(dataset, **options):
+    return loader(dataset, **{"shuffle": None} | options)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("dataset", [Sharded, ShuffledShards])
+@pytest.mark.few(3)
+def test_workers_of_a_stream_stay_and_each_reads_its_part_anew(dataset, workers):
+    assert compare(streamed(dataset, num_workers=workers)) == 2
+
+
+@pytest.mark.parametrize("options", [{"batch_size": None}, {"drop_last": True}, {"worker_init_fn": _seeds}])
+def test_workers_of_a_stream_stay_whatever_a_batch_is(options):
+    assert compare(streamed(functools.partial(Sharded, numpy.random.rand), **options)) == 2
+
+
+def test_passes_over_a_stream_that_are_broken_off_are_followed_by_ones_as_ever():
+    assert compare(streamed(Sharded), epochs=4, stop_at=2) == 3
+
+
+def test_a_stream_that_counts_its_passes_has_new_workers_each_time():
+    assert compare(streamed(CountingShards)) == 0
+
+
+def test_a_stream_is_begun_in_its_workers_alone():
+    begun = []
+
+    class Noting(Sharded):
+        def __iter__(self):
+            begun.append(torch.utils.data.get_worker_info() is None)
+            return super().__iter__()
+
+    with under("persistent-workers"):
+        walk(streamed(Noting))
+    assert not begun
 
 
 def test_workers_stay_while_a_log_grows_that_they_have_open(tmp_path):

@@ -127,7 +127,11 @@ NOT_AHEAD = {**WORKERS, "predicted": False}
 CASES = {
     "drawn": ("loader-workers", NOT_AHEAD, walked(**OF_NUMPY), "Drawing draws random numbers"),
     "a generator": ("loader-workers", NOT_AHEAD, walked(OwnGenerator), "OwnGenerator draws from a random generator of"),
-    "a stream": ("loader-workers", WORKERS, walked(Stream), "the loader of Stream reads an iterable data set"),
+    "a stream": ("loader-workers", WORKERS, walked(Stream, batch_size=1), "Stream makes a batch in "),
+    "a stream of workers": (
+        "loader-workers", WORKERS, walked(Stream, num_workers=1), "the loader of Stream reads a stream, of which wor"
+    ),
+    "a stream, not ahead": ("loader-workers", NOT_AHEAD, walked(Stream), "the loader of Stream reads a stream, wh"),
     "short": ("loader-workers", WORKERS, walked(short), "the loader of Rows has 2 batches a pass"),
     "cheap": ("loader-workers", WORKERS, walked(cheap), "list makes a batch in "),
     "workers there": ("loader-workers", WORKERS, walked(Rows, num_workers=2), "the loader of Rows has 2 workers"),

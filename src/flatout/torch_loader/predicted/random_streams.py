@@ -354,6 +354,11 @@ class StreamSet:
             found.append(count)
         return tuple(found)
 
+    def words_of_each(self, before: Sequence[StreamState], after: Sequence[StreamState]) -> tuple[int | None, ...]:
+        """Return how many words each gave between two states, None for those of which that is not known."""
+        ways = zip(self._streams, before, after, strict=True)
+        return tuple([each.words(one, other) for each, one, other in ways])
+
     def advanced(self, states: Sequence[StreamState], words: WordCounts) -> tuple[StreamState, ...]:
         """Return the states that so many words lead to."""
         ways = zip(self._streams, states, words, strict=True)

@@ -239,7 +239,7 @@ def unrepeatable(rng):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: DataLoader(Streamed(), 2), "iterable data set"),
+        (lambda: DataLoader(Streamed(), 2, num_workers=1), "reads a stream, of which workers (1) read a part"),
         (lambda: loader(Counted), "changes while it is read"),
         (lambda: loader(Counting), "changes while it is read"),
         (lambda: loader(lambda: Drawing(draw=functools.partial(unrepeatable, random.SystemRandom()))), "system's"),
