@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from flatout.ranks.fitness import modes, settings
-from flatout.ranks.proof import Call, CutForm, NotTried
+from flatout.ranks.proof import CutForm, NotTried
+from flatout.ranks.whole_call import Call
 
 __all__ = ["CallKind", "kind_of", "known_kind"]
 

@@ -25,9 +25,10 @@ from flatout.ranks.gradients import LocalSpans
 from flatout.ranks.group import RankGroup, Together
 from flatout.ranks.local_rows import HERE, OwnRows
 from flatout.ranks.named_values import NamedValues
-from flatout.ranks.proof import Call, CutForm, CutResult, NotTried, prove
+from flatout.ranks.proof import CutForm, CutResult, NotTried, prove
 from flatout.ranks.rows import Dim, RowPlan, shares
 from flatout.ranks.streams import remembered
+from flatout.ranks.whole_call import Call
 
 __all__ = ["CutCalls"]
 

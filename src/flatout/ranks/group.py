@@ -136,6 +136,18 @@ class RankGroup:
         self._summed(flat)
         flat /= self.size
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether all ranks are on one machine, and exchange through its memory."""
+        return self._shared is not None
+
+    def hand_on(self, flat: _Tensor) -> None:
+        """Put what rank 0 has in the place of a tensor of one dimension, on every rank of this machine."""
+        self.meet(Together.VALUES, flat.numel())
+        assert self._shared is not None
+        self.num_bytes += flat.numel() * flat.element_size()
+        self._shared.hand_on(flat.view(torch.uint8))
+
     def _gathered(self, own: _Tensor) -> _Tensor:
         found = own.new_empty(self.size * own.numel())
         self._gather(own.reshape(-1), found)

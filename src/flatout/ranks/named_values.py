@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["NamedValues"]
+__all__ = ["NamedValues", "called_functions", "is_foreign", "variables"]
 
 _PLAIN = (bool, int, float, str, type(None))
 _FOREIGN = ("torch", "torchvision", "torchaudio", "numpy", "scipy", "flatout", "builtins", "typing")
@@ -35,12 +35,25 @@ class _Cell:
         self._cell.cell_contents = value
 
 
+class _Fields:
+    """The attributes of a class, which are set by their names."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def get(self, name: str) -> Any:
+        return vars(self._kind).get(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self._kind, name, value)
+
+
 class NamedValues:
     """Where the values are that the code of some modules names."""
 
     def __init__(self, modules: Sequence[Any]) -> None:
         """Look at the code of `modules`, a module and its parts."""
-        functions = dict.fromkeys(_functions(modules))
+        functions = dict.fromkeys(called_functions(modules))
         names = {name for function in functions for name in _names(function.__code__)}
         self._places: list[tuple[Any, str]] = []
         self._containers: list[Any] = []
@@ -59,10 +72,16 @@ class NamedValues:
             self._places += [(value, key) for key in names & set(value)] if isinstance(value, dict) else []
         elif _is_own(value):
             fields = vars(value)
-            self._places += [(fields, key) for key in fields if key in names and isinstance(fields[key], _PLAIN)]
+            place = _Fields(value) if isinstance(value, type) else fields
+            self._places += [(place, key) for key in fields if key in names and isinstance(fields[key], _PLAIN)]
             if not isinstance(value, (type, ModuleType)):
                 self._containers.append(fields)
                 self._containers += [each for each in fields.values() if isinstance(each, (list, set, dict))]
+
+    @property
+    def are_all(self) -> bool:
+        """Whether there are no more than are looked at."""
+        return len(self._places) < _MOST
 
     def now(self) -> tuple[Any, ...]:
         """Return the plain values as they are; what is none any more counts as None."""
@@ -71,7 +90,7 @@ class NamedValues:
 
     def kept(self) -> Callable[[], str]:
         """Take down what there is; return what puts it back, and says which of it had changed, "" where none had."""
-        before = list(zip(self._places, self.now(), strict=True))
+        before = [(holder, name, holder.get(name)) for holder, name in self._places]
         held = [(each, each.copy()) for each in self._containers if len(each) <= _MOST_ITEMS]
 
         def put_back() -> str:
@@ -80,8 +99,9 @@ class NamedValues:
                 if len(each) != len(copied) or not _same_items(each, copied):
                     changed = f"a {type(each).__name__}"
                     _refill(each, copied)
-            for (holder, name), value in before:
-                if isinstance(value, _PLAIN) and value is not None and holder.get(name) != value:
+            for holder, name, value in before:
+                now = holder.get(name)
+                if now is not value and not (isinstance(now, _PLAIN) and now == value):
                     changed = name
                     holder[name] = value
             return changed
@@ -109,15 +129,15 @@ def _is_own(value: Any) -> bool:
     return named.partition(".")[0] not in _FOREIGN
 
 
-def _functions(modules: Sequence[Any]) -> Iterator[FunctionType]:
+def called_functions(modules: Sequence[Any]) -> Iterator[FunctionType]:
     """Yield the methods of modules that are none of torch's, and the functions of the script that they call by name."""
-    kinds = {kind for module in modules for kind in type(module).__mro__ if not _is_foreign(kind)}
+    kinds = {kind for module in modules for kind in type(module).__mro__ if not is_foreign(kind.__module__)}
     methods = [each for kind in kinds for name, each in vars(kind).items() if name != "__init__"]
     waiting = [(each, 0) for each in methods if isinstance(each, FunctionType)]
     seen: set[Any] = set()
     while waiting:
         function, depth = waiting.pop()
-        if function in seen or _is_foreign(function):
+        if function in seen or is_foreign(function.__module__):
             continue
         seen.add(function)
         yield function
@@ -126,8 +146,15 @@ def _functions(modules: Sequence[Any]) -> Iterator[FunctionType]:
             waiting += [(each, depth + 1) for each in named if isinstance(each, FunctionType)]
 
 
-def _is_foreign(one: Any) -> bool:
-    return str(one.__module__).partition(".")[0] in _FOREIGN
+def is_foreign(name: Any) -> bool:
+    """Return whether a Python module of that name is part of a library that trials know."""
+    return str(name).partition(".")[0] in _FOREIGN
+
+
+def variables(function: FunctionType) -> Iterator[tuple[Any, str]]:
+    """Yield the variables of a function's closure, each with its name."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    yield from ((_Cell(cell), name) for name, cell in cells)
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -142,11 +169,10 @@ def _names(code: CodeType) -> Iterator[str]:
 def _outside(functions: Any, names: set[str]) -> Iterator[tuple[Any, str]]:
     for function in functions:
         yield from ((function.__globals__, name) for name in _names(function.__code__) if name in function.__globals__)
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
-        yield from ((_Cell(cell), name) for name, cell in cells)
+        yield from variables(function)
 
 
 def _attributes(modules: Sequence[Any], names: set[str]) -> Iterator[tuple[Any, str]]:
     for module in modules:
-        if not _is_foreign(type(module)):
+        if not is_foreign(type(module).__module__):
             yield from ((vars(module), name) for name in vars(module) if name in names and name[0] != "_")

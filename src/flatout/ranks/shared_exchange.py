@@ -24,7 +24,9 @@ _MOST_BYTES = 32 << 20  # of one rank's place
 _LEAST_BYTES = 1 << 16
 _LINE = 8  # counters of 8 bytes to a line of the processor's cache
 _SPINS = 3000
-_PAUSE_S = 2e-5
+_PAUSE_S = 2e-5  # between looks at a rank that is late
+_LATER = 0.01  # of the time that it is late: between looks at one that is very late
+_LONGEST_S = 2e-3
 _LOOK_S = 0.2  # from one look whether the others are alive to the next
 
 
@@ -69,6 +71,17 @@ class SharedExchange:
             self._meet()
             part.copy_(places[0])
 
+    def hand_on(self, flat: torch.Tensor) -> None:
+        """Put the bytes that rank 0 has in the place of those that the others have."""
+        for start in range(0, flat.numel(), self._room):
+            part = flat[start : start + self._room]
+            place = self._next()[0, : part.numel()]
+            if self._rank == 0:
+                place.copy_(part)
+            self._meet()
+            if self._rank:
+                part.copy_(place)
+
     def _next(self) -> torch.Tensor:
         """Return the places of an exchange, which nobody reads any more."""
         self._turn += 1
@@ -87,11 +100,13 @@ class SharedExchange:
                 self._wait(place, number)
 
     def _wait(self, place: int, number: int) -> None:
-        look = time.monotonic() + _LOOK_S
+        begin = now = time.monotonic()
+        look = begin + _LOOK_S
         while self._counters[place] < number:
-            time.sleep(_PAUSE_S)
-            if time.monotonic() > look:
-                look = time.monotonic() + _LOOK_S
+            time.sleep(min(_LONGEST_S, max(_PAUSE_S, _LATER * (now - begin))))
+            now = time.monotonic()
+            if now > look:
+                look = now + _LOOK_S
                 process = self._counters[place + 1]  # 0: not here yet
                 if process and not is_running(process) and self._counters[place] < number:
                     self.lost(RuntimeError(f"rank {place // _LINE} has gone"))

@@ -5,7 +5,8 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 
 from flatout.ranks.call_kinds import kind_of, known_kind
-from flatout.ranks.proof import Call, NotTried
+from flatout.ranks.proof import NotTried
+from flatout.ranks.whole_call import Call
 
 
 class Staged(nn.Module):
