@@ -7,6 +7,7 @@ enough to be shared; the others are there for equality. `read` is how many sampl
 read, of all that the script has asked for: where each is read by one rank only, that is half of them.
 
     python benchmarks/ranks.py [--quick] [--record] [NAME...]
+    python benchmarks/ranks.py --ddp [--quick] [--record] [NAME...]     against DistributedDataParallel: ranks_ddp.py
 """
 
 import argparse
@@ -19,6 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import ranks_ddp
 from record import record
 
 HERE = Path(__file__).resolve().parent / "ranks"
@@ -56,11 +58,16 @@ def read_by_rank_0(inputs: list[dict]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--ddp", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     rounds = 1 if options.quick else 5
+    if options.ddp:
+        ranks_ddp.compare(options.names or ranks_ddp.NAMES, rounds, recorded=options.record)
+        return
+    options.names = options.names or NAMES
     ratios: dict[str, list[float]] = {name: [] for name in options.names}
     with tempfile.TemporaryDirectory() as top:
         for number in range(rounds):

@@ -6,21 +6,20 @@ calls in it are looked at in its place: outside of cut calls all ranks hold the 
 
 import weakref
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
 from time import perf_counter
 from typing import Any, NoReturn
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from flatout.probe.core.seams import Hits, Seams
 from flatout.ranks.account import RankAccount
 from flatout.ranks.call_kinds import CallKind, kind_of, known_kind
 from flatout.ranks.comparison import fingerprint
 from flatout.ranks.exchanged import JoinRows, Leave, TakeRows, Tie, Visit, applied
-from flatout.ranks.fitness import refusal
+from flatout.ranks.fitness import parameters_of, parts_of, refusal
 from flatout.ranks.gradients import LocalSpans
 from flatout.ranks.group import RankGroup, Together
 from flatout.ranks.local_rows import HERE, OwnRows
@@ -28,6 +27,7 @@ from flatout.ranks.named_values import NamedValues
 from flatout.ranks.proof import CutForm, CutResult, NotTried, prove
 from flatout.ranks.rows import Dim, RowPlan, shares
 from flatout.ranks.streams import remembered
+from flatout.ranks.trees import flattened, put_together, words_of
 from flatout.ranks.whole_call import Call
 
 __all__ = ["CutCalls"]
@@ -113,15 +113,17 @@ class CutCalls:
 
     def _outside(self, original: _Original, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call that is no part of another one."""
-        if self.off or _is_transformed() or next(module.parameters(), None) is None:
+        modules = [] if self.off or _is_transformed() else parts_of(module)
+        parameters = parameters_of(modules)
+        if not parameters:
             return original(module, *args, **kwargs)
-        call = Call(module, *tree_flatten((args, kwargs)))
+        call = Call(module, *flattened((args, kwargs)))
         known = self._of(module)
-        if not self._worth(known, module):
+        if not self._worth(known, parameters):
             self._account.whole(type(module).__name__, _SMALL)
             return self._whole(original, call)
         self._meet(call)
-        kind = self._kind(original, call, known)
+        kind = self._kind(original, call, known, modules)
         form = kind if isinstance(kind, str) else kind.form
         total = form.plan.rows(_shapes(call.leaves)) if isinstance(form, CutForm) else 0
         if form == _FEW or (isinstance(form, CutForm) and total < self._group.size):
@@ -149,7 +151,7 @@ class CutCalls:
         self._account.cut(name, shares(form.plan.rows(_shapes(call.leaves)), self._group.size))
         if result.structure != form.structure:
             self._stop(f"{name} returns another structure than before: it must do so from the start to be cut by rows")
-        return tree_unflatten(self._joined(result, form.results), form.structure)
+        return put_together(self._joined(result, form.results), form.structure)
 
     def _goes_another_way(self, original: _Original, call: Call, kind: CallKind) -> bool:
         """Return whether a call by rows makes other nodes than those before; it is made and does not count."""
@@ -162,11 +164,11 @@ class CutCalls:
     def _path(self, result: CutResult) -> tuple[int, ...]:
         """Return how many nodes the call has made in each rank; their results have to fit together."""
         shapes = [(part.dim(), str(part.dtype)) if isinstance(part, torch.Tensor) else "" for part in result.parts]
-        own = torch.tensor([result.nodes, zlib.crc32(repr((shapes, result.structure)).encode())])
-        everywhere = self._group.everywhere(own)
-        if not bool((everywhere[:, 1] == own[1]).all()):
+        kind = zlib.crc32(f"{shapes} {words_of(result.structure)}".encode())
+        nodes, alike = self._group.numbers(Together.PATH, result.nodes, kind)
+        if not alike:
             self._stop(f"{type(result.tie.module).__name__} returns other kinds of results in one rank than in another")
-        return tuple(everywhere[:, 0].tolist())
+        return tuple(nodes)
 
     def _on_new_path(self, original: _Original, call: Call, kind: CallKind) -> str:
         """Prove a call that goes another way than those before; return why it is left whole, "" where it need not."""
@@ -195,9 +197,8 @@ class CutCalls:
             known = self._known[id(module)] = _Known(weakref.ref(module))
         return known
 
-    def _kind(self, original: _Original, call: Call, known: _Known) -> CallKind | str:
+    def _kind(self, original: _Original, call: Call, known: _Known, modules: list[Any]) -> CallKind | str:
         """Return the kind of a call, with how it is cut, as before, or found out now; or why it is left whole."""
-        modules = list(call.module.modules())
         reason = refusal(call.module, modules)
         if reason:
             return reason
@@ -235,7 +236,7 @@ class CutCalls:
 
     def _proven(self, original: _Original, call: Call, before: CutForm | str = "") -> CutForm | str:
         def run(module: Any, leaves: list[Any], structure: Any) -> Any:
-            args, kwargs = tree_unflatten(leaves, structure)
+            args, kwargs = put_together(leaves, structure)
             return original(module, *args, **kwargs)
 
         def cut(module: Any, leaves: list[Any], structure: Any, plan: RowPlan) -> CutResult:
@@ -254,7 +255,7 @@ class CutCalls:
         rows = self._rows(plan, leaves)
         tie = Tie(module, rows, self._group)
         own = [self._taken(leaf, dim, tie) for leaf, dim in zip(leaves, plan.dims, strict=True)]
-        args, kwargs = tree_unflatten(own, structure)
+        args, kwargs = put_together(own, structure)
         begin = self._spans.now()
         HERE.rows = rows
         try:
@@ -263,7 +264,7 @@ class CutCalls:
             HERE.rows = None
         end = self._spans.now()
         self._spans.note(begin, end, type(module).__name__)
-        return CutResult(*tree_flatten(result), tie, end - begin)
+        return CutResult(*flattened(result), tie, end - begin)
 
     def _rows(self, plan: RowPlan, leaves: Sequence[Any]) -> OwnRows:
         total = plan.rows(_shapes(leaves))
@@ -307,7 +308,7 @@ class CutCalls:
 
     def _whole(self, original: _Original, call: Call) -> Any:
         """Make a call with the whole batch on every rank, all that is in it, too."""
-        args, kwargs = tree_unflatten(call.leaves, call.structure)
+        args, kwargs = put_together(call.leaves, call.structure)
         HERE.whole = True
         try:
             return original(call.module, *args, **kwargs)
@@ -318,25 +319,25 @@ class CutCalls:
         """Make a call with the whole batch on every rank, and look at the calls in it."""
         if len(self._above) >= _DEEPEST:
             return self._whole(original, call)
-        args, kwargs = tree_unflatten(call.leaves, call.structure)
-        self._above.append(_Above(_num_elements(call.module)))
+        args, kwargs = put_together(call.leaves, call.structure)
+        self._above.append(_Above(_num_elements(call.module.parameters())))
         try:
             return original(call.module, *args, **kwargs)
         finally:
             self._above.pop()
 
-    def _worth(self, known: _Known, module: Any) -> bool:
+    def _worth(self, known: _Known, parameters: Sequence[Any]) -> bool:
         """Return whether there is enough in a module for its call to be cut, in a call that was left whole, too."""
         if not self._above:
-            trained = max((self._trained.get(id(one), 0) for one in module.parameters()), default=0)
-            return _num_elements(module) >= _LEAST_TRAINED * trained
+            trained = max(self._trained.get(id(one), 0) for one in parameters)
+            return not trained or _num_elements(parameters) >= _LEAST_TRAINED * trained
         above = self._above[-1]
         if id(known) not in above.called:
             above.called[id(known)] = known
             known.inner_calls = 0
         known.inner_calls += 1
         known.inner = known.inner or known.inner_calls > _MOST_INNER_CALLS
-        return not known.inner and _num_elements(module) >= _LEAST_SHARE * above.num_elements
+        return not known.inner and _num_elements(parameters) >= _LEAST_SHARE * above.num_elements
 
 
 def _is_transformed() -> bool:
@@ -353,8 +354,8 @@ def _first_rows(leaves: Sequence[Any]) -> int:
     return next((leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()), 2**31)
 
 
-def _num_elements(module: Any) -> int:
-    return sum(one.numel() for one in module.parameters() if not torch.nn.parameter.is_lazy(one))
+def _num_elements(parameters: Iterable[Any]) -> int:
+    return sum(one.numel() for one in parameters if not torch.nn.parameter.is_lazy(one))
 
 
 def _told(leaves: Sequence[Any]) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["is_compiled", "modes", "refusal", "settings", "written_out"]
+__all__ = ["is_compiled", "modes", "parameters_of", "parts_of", "refusal", "settings", "written_out"]
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _SETTINGS = (bool, int, str, type(None))
@@ -36,20 +36,38 @@ def settings(modules: list[Any]) -> tuple[Any, ...]:
     )
 
 
+def parts_of(module: Any) -> list[Any]:
+    """Return the module and all that are in it, each once."""
+    found: dict[int, Any] = {}
+    waiting = [module]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in found:
+            found[id(one)] = one
+            waiting += [each for each in one._modules.values() if each is not None]
+    return list(found.values())
+
+
+def parameters_of(modules: list[Any]) -> list[Any]:
+    """Return the parameters that modules hold themselves."""
+    return [each for one in modules for each in one._parameters.values() if each is not None]
+
+
 def refusal(module: Any, modules: list[Any]) -> str:
     """Return why calls of `module` are left whole, "" where nothing speaks against a trial; `modules`: its parts."""
     if any(isinstance(one, torch.jit.ScriptModule) for one in modules):
         return "torch.jit has compiled it"
     if torch.nn.modules.module._has_any_global_hook():
         return "hooks are registered for all modules"
-    if any(map(torch.nn.parameter.is_lazy, module.parameters())):
+    if any(map(torch.nn.parameter.is_lazy, parameters_of(modules))):
         return "its parameters take shape in this call"
     for one in modules:
+        held = vars(one)
         for name in _HOOKS:
-            hooks = getattr(one, name, None)
+            hooks = held.get(name)
             if hooks and not all(type(hook).__module__.startswith("torch.nn.utils") for hook in hooks.values()):
                 return f"a hook on {type(one).__name__} would see the rows of one rank"
-        if getattr(one, "sparse", False) is True:
+        if held.get("sparse", getattr(type(one), "sparse", False)) is True:
             return f"{type(one).__name__} has sparse gradients"
         if isinstance(one, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
             return f"{type(one).__name__} distributes its batches itself"

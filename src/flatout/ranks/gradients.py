@@ -177,15 +177,14 @@ def _average_alike(parameters: Sequence[Any], group: RankGroup) -> None:
     """Average gradients of one device and type in one exchange, with a count of the ranks that have each."""
     own = [one.grad if one.grad is not None else torch.zeros_like(one) for one in parameters]
     there = torch.tensor([float(one.grad is not None) for one in parameters], dtype=own[0].dtype, device=own[0].device)
-    flat = torch.cat([*(one.reshape(-1) for one in own), there])
-    group.average(flat)
-    anywhere = flat[-len(own) :].tolist()
-    at = 0
-    for parameter, grad, shared in zip(parameters, own, anywhere, strict=True):
+    alone = len({one.untyped_storage().data_ptr() for one in own}) == len(own)
+    parts = [one.view(-1) if alone and one.is_contiguous() else one.reshape(-1).clone() for one in own]
+    group.average_each([*parts, there])
+    for parameter, grad, mean, shared in zip(parameters, own, parts, there.tolist(), strict=True):
         if shared:
-            grad.copy_(flat[at : at + grad.numel()].view(grad.shape))
+            if mean.untyped_storage().data_ptr() != grad.untyped_storage().data_ptr():
+                grad.copy_(mean.view(grad.shape))
             parameter.grad = grad
-        at += grad.numel()
 
 
 def _averaged(results: Any, inputs: Any, ties: Sequence[Tie], group: RankGroup) -> Any:

@@ -37,6 +37,7 @@ class Together(IntEnum):
     FAILED = 7
     INPUT = 8
     VALUES = 9
+    PATH = 10
 
 
 class PeerFailed(Exception):
@@ -91,6 +92,16 @@ class RankGroup:
             raise PeerFailed
         self.parted(self.texts(self.place()))
 
+    def numbers(self, exchange: Together, number: int, kind: int) -> tuple[list[int], bool]:
+        """Return a number of each rank, and whether all are of one `kind`, in an exchange that is compared always."""
+        self._compared += 1
+        told = torch.tensor([int(exchange) << 32 | kind, number])
+        everywhere = self._gathered(told).view(self.size, 2)
+        kinds = everywhere[:, 0].tolist()
+        if any(one >> 32 != exchange for one in kinds):
+            self.parted(self.texts(self.place()))
+        return everywhere[:, 1].tolist(), len(set(kinds)) == 1
+
     def texts(self, text: str) -> list[str]:
         """Return what each rank says."""
         said = text.encode(errors="replace")[:_TEXT_BYTES]
@@ -135,6 +146,19 @@ class RankGroup:
         self.meet(Together.GRADIENTS, flat.numel())
         self._summed(flat)
         flat /= self.size
+
+    def average_each(self, parts: Sequence[_Tensor]) -> None:
+        """Average tensors of one type and device, each of one dimension, none of which shares memory with another."""
+        number = sum(map(len, parts))
+        if self._shared is not None and not parts[0].is_cuda:
+            self.meet(Together.GRADIENTS, number)
+            self.num_bytes += number * parts[0].element_size()
+            self._shared.mean(parts)
+            return
+        flat = torch.cat(list(parts))
+        self.average(flat)
+        for part, mean in zip(parts, flat.split([len(part) for part in parts]), strict=True):
+            part.copy_(mean)
 
     @property
     def shares_memory(self) -> bool:

@@ -56,7 +56,9 @@ class NamedValues:
         functions = dict.fromkeys(called_functions(modules))
         names = {name for function in functions for name in _names(function.__code__)}
         self._places: list[tuple[Any, str]] = []
-        self._containers: list[Any] = []
+        self._containers: list[Any] = [vars(function) for function in functions]
+        kinds = {kind for module in modules for kind in type(module).__mro__}
+        self._kinds = [kind for kind in kinds if not is_foreign(kind.__module__)]
         known: set[tuple[int, str]] = set()
         for holder, name in [*_outside(functions, names), *_attributes(modules, names)]:
             if (id(holder), name) not in known and len(self._places) < _MOST:
@@ -92,6 +94,7 @@ class NamedValues:
         """Take down what there is; return what puts it back, and says which of it had changed, "" where none had."""
         before = [(holder, name, holder.get(name)) for holder, name in self._places]
         held = [(each, each.copy()) for each in self._containers if len(each) <= _MOST_ITEMS]
+        kinds = [(kind, dict(vars(kind))) for kind in self._kinds]
 
         def put_back() -> str:
             changed = ""
@@ -99,6 +102,8 @@ class NamedValues:
                 if len(each) != len(copied) or not _same_items(each, copied):
                     changed = f"a {type(each).__name__}"
                     _refill(each, copied)
+            for kind, copied in kinds:
+                changed = _put_back_fields(kind, copied) or changed
             for holder, name, value in before:
                 now = holder.get(name)
                 if now is not value and not (isinstance(now, _PLAIN) and now == value):
@@ -113,6 +118,19 @@ def _same_items(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
         return all(key in other and other[key] is value for key, value in one.items())
     return one == other if isinstance(one, set) else all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _put_back_fields(kind: type, before: dict[str, Any]) -> str:
+    """Give a class the attributes that it had; return the name of one that was another."""
+    now, changed = dict(vars(kind)), ""
+    for name in now.keys() | before.keys():
+        if name in before and now.get(name) is not before[name]:
+            changed = name
+            setattr(kind, name, before[name])
+        elif name not in before and not name.startswith("__"):
+            changed = name
+            delattr(kind, name)
+    return changed
 
 
 def _refill(container: Any, items: Any) -> None:

@@ -34,6 +34,7 @@ _ANYWHERE = {  # by which code may reach what it does not name
     *("threading", "weakref", "__import__", "compile", "delattr", "eval", "exec", "globals", "input", "locals"),
     *("open", "setattr", "type", "vars", "__class__", "__closure__", "__dict__", "__globals__", "__self__"),
 }
+_OF_TORCH = ("_parameters", "_buffers", "_modules", "_flat_weight_refs")  # attributes that torch keeps
 _WRITES = ("STORE_GLOBAL", "DELETE_GLOBAL")
 _COPIES = {"__copy__", "__deepcopy__", "__getstate__", "__reduce__", "__reduce_ex__", "__setstate__"}
 _GENERATED = {  # methods that `dataclass` and `namedtuple` write for a class
@@ -46,12 +47,7 @@ def all_is_seen(modules: Sequence[Any]) -> bool:
     """Return whether `NamedValues` finds whatever the code of `modules`, a module and its parts, may write outside."""
     kinds = {kind for module in modules for kind in type(module).__mro__}
     functions = set(called_functions(modules))
-    attributes = (
-        value
-        for module in modules
-        for name, value in vars(module).items()
-        if name not in ("_parameters", "_buffers", "_modules")
-    )
+    attributes = (value for module in modules for name, value in vars(module).items() if name not in _OF_TORCH)
     return (
         all(_is_open(kind, functions) for kind in kinds if not _is_library(kind.__module__))
         and all(_sees(function, functions, kinds) for function in functions)

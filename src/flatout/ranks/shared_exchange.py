@@ -10,7 +10,7 @@ import mmap
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -64,12 +64,28 @@ class SharedExchange:
             places = self._next().view(flat.dtype)[:, : part.numel()]
             places[self._rank].copy_(part)
             self._meet()
-            each = -(-part.numel() // self._size)
-            shares = places[:, each * self._rank : each * (self._rank + 1)]
-            for other in shares[1:]:
-                shares[0] += other
-            self._meet()
+            self._add(places)
             part.copy_(places[0])
+
+    def mean(self, parts: Sequence[torch.Tensor]) -> None:
+        """Put the mean over all ranks in the place of tensors of one type, each of one dimension and by itself."""
+        for pieces in _fitting(parts, self._room // parts[0].element_size()):
+            places = self._next().view(parts[0].dtype)[:, : sum(map(len, pieces))]
+            torch.cat(pieces, out=places[self._rank])
+            self._meet()
+            self._add(places)
+            at = 0
+            for piece in pieces:
+                torch.div(places[0, at : at + len(piece)], self._size, out=piece)
+                at += len(piece)
+
+    def _add(self, places: torch.Tensor) -> None:
+        """Add what ranks have brought in the first of their places, each rank a share of it."""
+        each = -(-places.shape[1] // self._size)
+        shares = places[:, each * self._rank : each * (self._rank + 1)]
+        for other in shares[1:]:
+            shares[0] += other
+        self._meet()
 
     def hand_on(self, flat: torch.Tensor) -> None:
         """Put the bytes that rank 0 has in the place of those that the others have."""
@@ -110,6 +126,21 @@ class SharedExchange:
                 process = self._counters[place + 1]  # 0: not here yet
                 if process and not is_running(process) and self._counters[place] < number:
                     self.lost(RuntimeError(f"rank {place // _LINE} has gone"))
+
+
+def _fitting(parts: Sequence[torch.Tensor], room: int) -> Iterator[list[torch.Tensor]]:
+    """Yield pieces of tensors, in order, as many as there is room for at a time."""
+    pieces, left = [], room
+    for part in parts:
+        while len(part):
+            pieces.append(part[:left])
+            part = part[left:]
+            left -= len(pieces[-1])
+            if not left:
+                yield pieces
+                pieces, left = [], room
+    if pieces:
+        yield pieces
 
 
 def open_shared(store: Any, rank: int, size: int) -> SharedExchange | None:

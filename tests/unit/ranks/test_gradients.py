@@ -1,6 +1,7 @@
 """Which cut calls a loss was computed from, and what leaves a call past its results; `LocalSpans` of flatout.ranks."""
 
 import torch
+from tests.unit.ranks.in_processes import on_ranks as in_processes
 from tests.unit.ranks.in_threads import on_ranks
 
 from flatout.ranks.exchanged import JoinRows, TakeRows, Tie
@@ -75,3 +76,27 @@ def test_gradients_that_are_asked_for_are_averaged_by_name_too():
         return {name: None if one is None else one.tolist() for name, one in found.items()}
 
     assert on_ranks(2, run) == [{"a": [1.5, 1.5], "b": [0.5, 0.5], "c": None}] * 2
+
+
+def test_gradients_of_any_layout_are_averaged_as_one_after_the_other():
+    together = torch.arange(24.0)
+
+    def run(group):
+        shapes = [(2, 3, 4, 4), (5,), (), (0,), (12,), (12,)]
+        values = [torch.nn.Parameter(torch.ones(shape)) for shape in shapes]
+        grads = [torch.randn(shape, generator=torch.Generator().manual_seed(group.rank)) for shape in shapes[:4]]
+        grads[0] = grads[0].to(memory_format=torch.channels_last)
+        flat = together * (group.rank + 1)
+        for one, grad in zip(values, [*grads, *flat.split(12)], strict=True):
+            one.grad = grad
+        objects = [one.grad for one in values]
+        before = [one.grad.clone() for one in values]
+        for some in (values[:4], values[4:], [values[1]]):
+            _average_leaves(some, [], group)
+        wanted = [group.joined(one.reshape(1, -1), 0, (1,) * group.size).mean(0).view(one.shape) for one in before]
+        wanted[1] = group.joined(wanted[1].reshape(1, -1), 0, (1,) * group.size).mean(0)
+        same = [torch.equal(one.grad, of) for one, of in zip(values, wanted, strict=True)]
+        return same, [one.grad is of for one, of in zip(values, objects, strict=True)], values[0].grad.stride()
+
+    strides = torch.empty(2, 3, 4, 4).to(memory_format=torch.channels_last).stride()
+    assert in_processes(2, run) == [([True] * 6, [True] * 6, strides)] * 2

@@ -40,6 +40,35 @@ def test_means_are_the_same_bits_on_all_ranks():
     torch.testing.assert_close(first, values.mean(0))
 
 
+def test_tensors_are_averaged_in_their_places():
+    values = [torch.randn(2, 6), torch.randn(2, 1), torch.randn(2, 9)]
+
+    def mean(group):
+        own = [one[group.rank].clone() for one in values]
+        group.average_each(own)
+        return own
+
+    for found in on_ranks(2, mean):
+        assert all(torch.equal(one, of.sum(0) / 2) for one, of in zip(found, values, strict=True))
+
+
+def test_numbers_of_all_ranks_and_whether_their_kinds_are_one():
+    assert on_ranks(2, lambda group: group.numbers(Together.PATH, group.rank + 5, 9)) == [([5, 6], True)] * 2
+    assert on_ranks(2, lambda group: group.numbers(Together.PATH, 5, group.rank)) == [([5, 5], False)] * 2
+    assert on_ranks(1, lambda group: group.numbers(Together.PATH, 2**40, 2**32 - 1)) == [([2**40], True)]
+
+
+def test_a_number_is_not_mistaken_for_another_exchange():
+    def meet(group):
+        group.parted = lambda texts: (_ for _ in ()).throw(RuntimeError(str(texts)))
+        group.place = lambda: f"place {group.rank}"
+        with pytest.raises(RuntimeError, match=r"place 0.*place 1"):
+            group.numbers(Together.PATH, 1, 1) if group.rank else group.meet(Together.ROWS, 1)
+        return True
+
+    assert on_ranks(2, meet) == [True, True]
+
+
 def test_ranks_at_different_exchanges_part_with_what_each_is_at():
     def meet(group):
         said = []

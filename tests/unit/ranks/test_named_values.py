@@ -82,3 +82,36 @@ def test_what_a_trial_has_written_outside_is_told_and_put_back(values):
     assert put_back() != ""
     assert (HEARD, METER.total) == ([], 0)
     assert named.kept()() == ""
+
+
+LATE = None
+
+
+class Counting(nn.Module):
+    calls = 0
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x):
+        global LATE
+        LATE = torch.ones(2)
+        Counting.calls += 1
+        Counting.last = len(x)
+        named.times = getattr(named, "times", 0) + 1
+        return named(self.layer(x))
+
+
+def named(x):
+    return x
+
+
+def test_what_a_class_a_function_and_a_name_without_a_value_have_got_is_put_back():
+    module = Counting()
+    put_back = NamedValues(list(module.modules())).kept()
+    module(torch.ones(3, 2))
+    assert (Counting.calls, Counting.last, named.times) == (1, 3, 1) and LATE is not None
+    assert put_back() != ""
+    assert (Counting.calls, vars(named), LATE) == (0, {}, None) and "last" not in vars(Counting)
+    assert NamedValues(list(module.modules())).kept()() == ""

@@ -65,6 +65,36 @@ def test_bytes_and_sums_of_all_ranks_again_and_again(monkeypatch, length, size):
             torch.testing.assert_close(total, value.sum(0))
 
 
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("lengths", [(5,), (1, 0, 7, 3), (40_000, 2, 9_000), (16_384, 16_384, 1)])
+def test_means_of_several_tensors_are_those_of_one_after_the_other(monkeypatch, size, lengths):
+    monkeypatch.setattr(shared_exchange, "_MOST_BYTES", 1 << 16)  # 16,384 values at a time
+    values = [[torch.randn(length) for length in lengths] for _ in range(size)]
+
+    def act(shared, rank):
+        own, flat = [one.clone() for one in values[rank]], torch.cat(values[rank])
+        shared.mean(own)
+        shared.total(flat)
+        return own, (flat / size).split(lengths)
+
+    for own, wanted in on_ranks(size, act):
+        assert all(torch.equal(one, other) for one, other in zip(own, wanted, strict=True))
+
+
+@pytest.mark.parametrize("length", [0, 1, 65_536, 200_001])
+def test_what_one_rank_has_is_handed_on(monkeypatch, length):
+    monkeypatch.setattr(shared_exchange, "_MOST_BYTES", 1 << 16)
+    sent = torch.randint(0, 255, (3, length), dtype=torch.uint8)
+
+    def act(shared, rank):
+        found = [turn.clone() if rank == 0 else torch.full((length,), 255, dtype=torch.uint8) for turn in sent]
+        for one in found:
+            shared.hand_on(one)
+        return torch.stack(found)
+
+    assert all(torch.equal(found, sent) for found in on_ranks(3, act))
+
+
 def test_nothing_is_left_and_where_there_is_no_room_there_is_none(monkeypatch):
     assert all(shared is not None for shared in on_ranks(2, lambda shared, rank: shared))
     assert [name for name in os.listdir("/dev/shm") if name.startswith(f"flatout-{os.getpid()}-")] == []
