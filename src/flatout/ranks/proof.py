@@ -6,16 +6,19 @@ of the whole call, in float64 where the module runs in it. The module itself is 
 
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from flatout.ranks.fitness import is_compiled
 from flatout.ranks.group import PeerFailed, RankGroup, Together
+from flatout.ranks.held_state import HeldState
 from flatout.ranks.kept_values import kept_values, same_kept, since
 from flatout.ranks.local_rows import HERE
+from flatout.ranks.named_values import NamedValues, is_own
 from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
 from flatout.ranks.sharded.sharding import is_sharded
 from flatout.ranks.streams import put_back, same_streams, taken
@@ -27,6 +30,7 @@ from flatout.ranks.whole_call import (
     copied_call,
     first_text,
     gradients,
+    refuse_written_parameters,
     wanted_gradients,
     whole_call,
 )
@@ -46,6 +50,7 @@ class CutForm:
     plan: RowPlan
     results: tuple[Dim, ...]
     structure: Any
+    depths: tuple[int | None, ...] = field(default=(), compare=False)  # dimensions of tensors among the results
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class CutResult:
     structure: Any
     tie: Any
     nodes: int = 0  # of the graph, that it has made
+    wrote: bool = False  # to lists or tables among its arguments
 
 
 class NotTried(str):
@@ -83,15 +89,18 @@ def prove(
     plans = [plan for plan in tried if plan.rows(shapes) >= group.size]
     if not plans:
         return "none of its arguments is a batch"
-    before, group.tried, silenced = taken(), True, logging.root.manager.disable
+    call.named = NamedValues(list(call.module.modules()))
+    call.generators = [*call.named.generators(), *HeldState(call.objects, is_own).generators]
+    before, group.tried, silenced = taken(call.generators), True, logging.root.manager.disable
+    out, err = contextlib.redirect_stdout(Silence()), contextlib.redirect_stderr(Silence(sys.stderr))
     try:
         logging.disable(logging.CRITICAL)
-        with contextlib.redirect_stdout(Silence()):  # what the call says is said when it is made
+        with out, err:  # what the call says is said when it is made
             return _proven(call, run, (cut, join), plans, before, group)
     finally:
         logging.disable(silenced)
         group.tried = False
-        put_back(before)
+        put_back(before, call.generators)
 
 
 def _proven(
@@ -106,14 +115,14 @@ def _proven(
     whole, exact, reason = None, True, ""
     for exact in (True, False):
         whole, reason = whole_call(call, run, exact, group)
-        put_back(before)
+        put_back(before, call.generators)
         if not reason:
             break
     if whole is None or reason:
         return NotTried(reason)
     for plan in plans:
         form, failed = _tried(call, plan, whole, ways, exact, group)
-        put_back(before)
+        put_back(before, call.generators)
         if form is not None:
             return form
         reason = reason or failed
@@ -158,7 +167,14 @@ def _compared(
     cut, join = ways
     copied, leaves = copied_call(call, exact)
     held, asked = kept_values(copied), HERE.asked
-    result = cut(copied, leaves, call.structure, plan)
+    put_outside_back = call.watched()
+    try:
+        result = cut(copied, leaves, call.structure, plan)
+    finally:
+        outside = put_outside_back()
+    if outside or result.wrote:
+        raise NotEqual(outside or "it writes to its arguments")
+    refuse_written_parameters(call, copied, leaves)
     if HERE.asked > asked and is_compiled(call.module, list(call.module.modules())):
         raise NotEqual("it is compiled, and draws random numbers or normalizes by its batch")
     kept = since(held, copied)
@@ -167,7 +183,7 @@ def _compared(
             raise NotEqual(f"it keeps what it computes of a batch in its attribute {name}")
     if not whole.has_structure(result.structure):
         raise NotEqual("its results have another structure for a part of a batch")
-    streams = taken()
+    streams = taken(call.generators)
     total = plan.rows([tuple(leaf.shape) if _is_tensor(leaf) else None for leaf in leaves])
     own = (total // group.size) + (group.rank < total % group.size)
     dims = [_dim(one, part, total, own) for one, part in zip(whole.leaves, result.parts, strict=True)]
@@ -179,7 +195,8 @@ def _compared(
     found = _averaged(gradients(copied, leaves, joined), whole.gradients, wanted_gradients(copied, leaves), group)
     if whole.has_gradients:
         _same("gradients", found, whole.gradients, exact)
-    return CutForm(plan, tuple(dims), result.structure)
+    depths = tuple(part.dim() if _is_tensor(part) else None for part in result.parts)
+    return CutForm(plan, tuple(dims), result.structure, depths)
 
 
 def _dim(whole: Any, part: Any, total: int, own: int) -> Dim:
