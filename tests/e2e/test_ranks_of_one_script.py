@@ -37,6 +37,7 @@ CUT = {  # modules whose calls are cut, of which every training has some
     "loss_inside": ["Sequential"],
     "mlp": ["Sequential"],
     "outside_weights": ["Linear"],
+    "own_streams": ["Linear", "Masked", "Noisy"],
     "side_effects": ["Linear"],
     "stages": ["Growing", "Linear"],
     "time_first": ["Sequence"],

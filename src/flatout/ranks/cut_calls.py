@@ -22,11 +22,11 @@ from flatout.ranks.exchanged import Tie, joined_parts, taken_rows
 from flatout.ranks.fitness import parameters_of, parts_of, refusal
 from flatout.ranks.gradients import LocalSpans
 from flatout.ranks.group import RankGroup, Together
+from flatout.ranks.kept_values import remembered
 from flatout.ranks.local_rows import HERE, OwnRows
 from flatout.ranks.named_values import NamedValues
 from flatout.ranks.proof import CutForm, CutResult, NotTried, prove
 from flatout.ranks.rows import Dim, RowPlan, shares
-from flatout.ranks.streams import remembered
 from flatout.ranks.trees import flattened, left_as_given, put_together
 from flatout.ranks.whole_call import Call, NotEqual
 

@@ -15,7 +15,7 @@ import torch
 
 from flatout.ranks.shared_exchange import SharedExchange, open_shared
 
-__all__ = ["PeerFailed", "RankGroup", "Together", "join", "join_machine"]
+__all__ = ["PeerFailed", "RankGroup", "RankMeeting", "Together", "join", "join_machine"]
 
 _LONGEST_WAIT = timedelta(minutes=30)  # for a rank that saves, or validates what is not cut
 _COMPARED = 2000  # exchanges
@@ -44,8 +44,8 @@ class PeerFailed(Exception):
     """Another rank could not go on with a call that is tried on copies, or does something else in it."""
 
 
-class RankGroup:
-    """Exchanges among all ranks; every rank calls the same ones in the same order."""
+class RankMeeting:
+    """Ranks that make sure that all of them do the same."""
 
     def __init__(
         self, group: Any, rank: int, size: int, *, on_device: bool = False, shared: SharedExchange | None = None
@@ -72,7 +72,10 @@ class RankGroup:
         if self._shared is not None:
             self._shared.lost = act
 
-    # -- that all do the same -----------------------------------------------------------------------------------
+    @property
+    def shares_memory(self) -> bool:
+        """Whether all ranks are on one machine, and exchange through its memory."""
+        return self._shared is not None
 
     @property
     def compares(self) -> bool:
@@ -110,7 +113,37 @@ class RankGroup:
         everywhere = self._gathered(own).view(self.size, _TEXT_BYTES)
         return [bytes(one.tolist()).rstrip(b"\0").decode(errors="replace") for one in everywhere]
 
-    # -- tensors ------------------------------------------------------------------------------------------------
+    def _gathered(self, own: _Tensor) -> _Tensor:
+        found = own.new_empty(self.size * own.numel())
+        self._gather(own.reshape(-1), found)
+        return found
+
+    def _gather(self, own: _Tensor, found: _Tensor) -> None:
+        """Fill `found` with what every rank has: with its bytes, since not all types of numbers can be exchanged."""
+        self.num_bytes += found.numel() * found.element_size()
+        sent, filled = own.view(torch.uint8), found.view(torch.uint8)
+        if self._shared is not None and not own.is_cuda:
+            self._shared.gather(sent, filled)
+            return
+        if not own.is_cuda or self._on_device:
+            self._wait(lambda: self._group.allgather([list(filled.view(self.size, -1).unbind())], [sent]))
+            return
+        staged = torch.empty_like(filled, device="cpu")
+        self._wait(lambda: self._group.allgather([list(staged.view(self.size, -1).unbind())], [sent.cpu()]))
+        filled.copy_(staged)
+
+    def _wait(self, begin: Callable[[], Any]) -> None:
+        self.waits = True
+        try:
+            begin().wait()
+        except RuntimeError as error:  # a rank has gone
+            self._lost(error)
+        finally:
+            self.waits = False
+
+
+class RankGroup(RankMeeting):
+    """Exchanges among all ranks; every rank calls the same ones in the same order."""
 
     def joined(self, part: _Tensor, dim: int, sizes: Sequence[int]) -> _Tensor:
         """Return the parts of all ranks, of `sizes` along `dim`, as one tensor of its own."""
@@ -160,36 +193,12 @@ class RankGroup:
         for part, mean in zip(parts, flat.split([len(part) for part in parts]), strict=True):
             part.copy_(mean)
 
-    @property
-    def shares_memory(self) -> bool:
-        """Whether all ranks are on one machine, and exchange through its memory."""
-        return self._shared is not None
-
     def hand_on(self, flat: _Tensor) -> None:
         """Put what rank 0 has in the place of a tensor of one dimension, on every rank of this machine."""
         self.meet(Together.VALUES, flat.numel())
         assert self._shared is not None
         self.num_bytes += flat.numel() * flat.element_size()
         self._shared.hand_on(flat.view(torch.uint8))
-
-    def _gathered(self, own: _Tensor) -> _Tensor:
-        found = own.new_empty(self.size * own.numel())
-        self._gather(own.reshape(-1), found)
-        return found
-
-    def _gather(self, own: _Tensor, found: _Tensor) -> None:
-        """Fill `found` with what every rank has: with its bytes, since not all types of numbers can be exchanged."""
-        self.num_bytes += found.numel() * found.element_size()
-        sent, filled = own.view(torch.uint8), found.view(torch.uint8)
-        if self._shared is not None and not own.is_cuda:
-            self._shared.gather(sent, filled)
-            return
-        if not own.is_cuda or self._on_device:
-            self._wait(lambda: self._group.allgather([list(filled.view(self.size, -1).unbind())], [sent]))
-            return
-        staged = torch.empty_like(filled, device="cpu")
-        self._wait(lambda: self._group.allgather([list(staged.view(self.size, -1).unbind())], [sent.cpu()]))
-        filled.copy_(staged)
 
     def _summed(self, flat: _Tensor) -> None:
         self.num_bytes += flat.numel() * flat.element_size()
@@ -202,15 +211,6 @@ class RankGroup:
         staged = flat.cpu()
         self._wait(lambda: self._group.allreduce([staged]))
         flat.copy_(staged)
-
-    def _wait(self, begin: Callable[[], Any]) -> None:
-        self.waits = True
-        try:
-            begin().wait()
-        except RuntimeError as error:  # a rank has gone
-            self._lost(error)
-        finally:
-            self.waits = False
 
 
 def join(rank: int, size: int) -> tuple[RankGroup, Any]:

@@ -4,7 +4,6 @@ They are found from some roots, with what they hold; what has changed since is t
 """
 
 import contextlib
-import random
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -14,7 +13,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["HeldState", "is_generator", "same_tensors", "set_state", "state_of"]
+from flatout.ranks.streams import is_generator
+
+__all__ = ["HeldState", "same_tensors"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (list, set, dict, deque, bytearray)
@@ -152,42 +153,3 @@ def _fill(one: Any, before: Any) -> None:
             one.data.copy_(before)
     elif one.shape == before.shape:
         one[...] = before
-
-
-# -- generators of random numbers -----------------------------------------------------------------------------------
-
-
-def is_generator(value: Any) -> bool:
-    """Return whether a value is a stream of random numbers that the script has made."""
-    if isinstance(value, torch.Generator):
-        return value is not torch.default_generator
-    if isinstance(value, random.Random):
-        return value is not random._inst and not isinstance(value, random.SystemRandom)
-    numpy = sys.modules.get("numpy")
-    numbers = getattr(numpy, "random", None)
-    return numbers is not None and isinstance(value, (numbers.Generator, numbers.RandomState, numbers.BitGenerator))
-
-
-def state_of(generator: Any) -> Any:
-    """Return where a generator stands."""
-    if isinstance(generator, torch.Generator):
-        return generator.get_state().clone()
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    if hasattr(generator, "bit_generator"):
-        return generator.bit_generator.state
-    return generator.get_state(legacy=False) if hasattr(generator, "get_state") else generator.state
-
-
-def set_state(generator: Any, state: Any) -> None:
-    """Put a generator where it stood."""
-    if isinstance(generator, torch.Generator):
-        generator.set_state(state)
-    elif isinstance(generator, random.Random):
-        generator.setstate(state)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = state
-    elif hasattr(generator, "set_state"):
-        generator.set_state(state)
-    else:
-        generator.state = state

@@ -1,19 +1,25 @@
-"""What a module keeps of its calls in attributes: tensors, arrays and numbers, before a call and after it."""
+"""What a module keeps of its calls in attributes: tensors, arrays and numbers, before a call and after it.
+
+What a call has changed that does not count is put back.
+"""
 
 import math
 import pickle
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-from flatout.ranks.held_state import is_generator, same_tensors, state_of
+from flatout.ranks.fitness import is_of_torch
+from flatout.ranks.held_state import HeldState, same_tensors
+from flatout.ranks.named_values import NamedValues, is_own
+from flatout.ranks.streams import is_generator, put_back, state_of, taken
 
-__all__ = ["Kept", "kept_values", "same_kept", "since"]
+__all__ = ["Kept", "kept_values", "remembered", "same_kept", "since"]
 
 Kept = Mapping[str, list[Any]]
 """Values by the name of the attribute that holds them; arrays and generators as copies."""
@@ -22,6 +28,8 @@ _ITEMS = (list, tuple, set, frozenset, deque)
 _NO_HOLDERS = (torch.nn.Module, type, FunctionType, ModuleType)
 _MOST_ITEMS = 1000
 _MOST_BYTES = 1 << 24  # of an array that is looked at
+_OF_MODULES = frozenset(vars(torch.nn.Module()))
+_MOST_COPIED = 1 << 20  # bytes of tensors and arrays in attributes, which are copied before each call
 _CLOSE = 1e-3  # of numbers that are computed from a batch, whatever type it has
 
 
@@ -116,3 +124,29 @@ def _inside(value: Any) -> Iterable[Any]:
         return value
     fields = getattr(value, "__dict__", None)
     return fields.values() if isinstance(fields, dict) and not isinstance(value, _NO_HOLDERS) else ()
+
+
+def remembered(modules: Sequence[Any], objects: Sequence[Any], named: NamedValues) -> Callable[[], None]:
+    """Return what puts streams, and all that a call may change, back to what they are.
+
+    `modules`: a module and its parts; `objects`: arguments that are no tensors; `named`: what the code names.
+    """
+    own = [vars(one) for one in modules if not is_of_torch(one)]
+    held = [value for table in own for name, value in table.items() if name not in _OF_MODULES]
+    tables = [(table, dict(table)) for table in (*own, *(one._buffers for one in modules if one._buffers))]
+    inner, plain = HeldState([*held, *objects, *named.mutable()], is_own, _MOST_COPIED), named.plain_kept()
+    states = taken(inner.generators)
+    buffers = [(each, each.detach().clone()) for one in modules for each in one._buffers.values() if each is not None]
+
+    def back() -> None:
+        inner.put_back()
+        plain()
+        for table, before in tables:
+            table.clear()
+            table.update(before)
+        put_back(states, inner.generators)
+        with torch.no_grad():
+            for each, before in buffers:
+                each.copy_(before)
+
+    return back

@@ -61,6 +61,7 @@ class NamedValues:
         names = {name for function in functions for name in _names(function.__code__)}
         self._places: list[tuple[Any, str]] = []
         self._holders: list[tuple[Any, str]] = []  # of what is no plain value
+        self.iterator = ""  # that the code names: what it gives out cannot be put back
         self._fields: list[Any] = [vars(function) for function in functions]
         kinds = {kind for module in modules for kind in type(module).__mro__}
         self._kinds = [kind for kind in kinds if not is_foreign(kind.__module__)]
@@ -77,12 +78,16 @@ class NamedValues:
             return
         if not isinstance(value, (type, ModuleType)):
             self._holders.append((holder, name))
+        if isinstance(value, Iterator):
+            self.iterator = name
         if isinstance(value, dict):
             self._places += [(value, key) for key in names & set(value)]
         elif is_own(value):
             fields = vars(value)
             place = _Fields(value) if isinstance(value, type) else fields
             named = [key for key in fields if key in names]
+            if not isinstance(value, ModuleType):
+                self.iterator = next((key for key in fields if isinstance(fields[key], Iterator)), self.iterator)
             self._places += [(place, key) for key in named if isinstance(fields[key], _PLAIN)]
             if isinstance(value, (type, ModuleType)):
                 self._holders += [(place, key) for key in named if not isinstance(fields[key], (*_PLAIN, ModuleType))]
@@ -124,7 +129,9 @@ class NamedValues:
         return self._held().generators
 
     def _held(self) -> HeldState:
-        return HeldState([*self._fields, *(holder.get(name) for holder, name in self._holders)], is_own)
+        found = [holder.get(name) for holder, name in self._holders]
+        buffers = [each for one in found if isinstance(one, torch.nn.Module) for each in one.buffers()]
+        return HeldState([*self._fields, *found, *buffers], is_own)
 
 
 def _kept_places(places: Sequence[tuple[Any, str]]) -> Callable[[], str]:

@@ -4,6 +4,7 @@ Where it does, one rank may call a copy that the others do not call: nothing of 
 only in which every name leads to something known; any other code may have a counter that nobody sees.
 """
 
+import collections
 import dis
 import enum
 import functools
@@ -11,6 +12,7 @@ import logging
 import random
 import sys
 import types
+import weakref
 from abc import ABCMeta
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -34,12 +36,12 @@ _ANYWHERE = {  # by which code may reach what it does not name
     *("threading", "weakref", "__import__", "compile", "delattr", "eval", "exec", "globals", "input", "locals"),
     *("open", "setattr", "type", "vars", "__class__", "__closure__", "__dict__", "__globals__", "__self__"),
 }
-_OF_TORCH = ("_parameters", "_buffers", "_modules", "_flat_weight_refs")  # attributes that torch keeps
+_OF_TORCH = ("_parameters", "_buffers", "_modules")  # attributes that torch keeps
 _WRITES = ("STORE_GLOBAL", "DELETE_GLOBAL")
 _COPIES = {"__copy__", "__deepcopy__", "__getstate__", "__reduce__", "__reduce_ex__", "__setstate__"}
-_GENERATED = {  # methods that `dataclass` and `namedtuple` write for a class
-    *("__init__", "__repr__", "__eq__", "__hash__", "__new__", "__replace__", "__getnewargs__", "_asdict", "_make"),
-    *("_replace", "__lt__", "__le__", "__gt__", "__ge__"),
+_GENERATED = {  # methods that are written for a class by `dataclass` and `namedtuple`
+    *("__init__", "__repr__", "__eq__", "__hash__", "__replace__", "__lt__", "__le__", "__gt__", "__ge__"),
+    *vars(collections.namedtuple("Example", ())),
 }
 
 
@@ -53,6 +55,11 @@ def all_is_seen(modules: Sequence[Any]) -> bool:
         and all(_sees(function, functions, kinds) for function in functions)
         and all(_is_copied(value, functions, kinds) for value in attributes)
     )
+
+
+def _is_weak(value: Any) -> bool:
+    """Return whether a value is a list of references to parameters, as recurrent layers have it."""
+    return type(value) is list and all(isinstance(one, weakref.ref) for one in value)
 
 
 # -- code -----------------------------------------------------------------------------------------------------------

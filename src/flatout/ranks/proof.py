@@ -21,12 +21,12 @@ from flatout.ranks.local_rows import HERE
 from flatout.ranks.named_values import NamedValues, is_own
 from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
 from flatout.ranks.sharded.sharding import is_sharded
-from flatout.ranks.streams import put_back, same_streams, taken
+from flatout.ranks.streams import Streams, same_streams, taken
 from flatout.ranks.whole_call import (
     Call,
     NotEqual,
-    Outcome,
     Silence,
+    WholeOutcome,
     copied_call,
     first_text,
     gradients,
@@ -91,7 +91,7 @@ def prove(
         return "none of its arguments is a batch"
     call.named = NamedValues(list(call.module.modules()))
     call.generators = [*call.named.generators(), *HeldState(call.objects, is_own).generators]
-    before, group.tried, silenced = taken(call.generators), True, logging.root.manager.disable
+    before, group.tried, silenced = Streams(call.generators), True, logging.root.manager.disable
     out, err = contextlib.redirect_stdout(Silence()), contextlib.redirect_stderr(Silence(sys.stderr))
     try:
         logging.disable(logging.CRITICAL)
@@ -100,7 +100,7 @@ def prove(
     finally:
         logging.disable(silenced)
         group.tried = False
-        put_back(before, call.generators)
+        before.put_back()
 
 
 def _proven(
@@ -108,21 +108,21 @@ def _proven(
     run: Callable[..., Any],
     ways: tuple[Callable[..., Any], ...],
     plans: list[RowPlan],
-    before: tuple[Any, ...],
+    before: Streams,
     group: RankGroup,
 ) -> CutForm | str:
     """Return what `prove` does, with the streams as they are `before` each trial."""
     whole, exact, reason = None, True, ""
     for exact in (True, False):
         whole, reason = whole_call(call, run, exact, group)
-        put_back(before, call.generators)
+        before.put_back()
         if not reason:
             break
     if whole is None or reason:
         return NotTried(reason)
     for plan in plans:
         form, failed = _tried(call, plan, whole, ways, exact, group)
-        put_back(before, call.generators)
+        before.put_back()
         if form is not None:
             return form
         reason = reason or failed
@@ -133,7 +133,7 @@ def _proven(
 
 
 def _tried(
-    call: Call, plan: RowPlan, whole: Outcome, ways: tuple[Callable[..., Any], ...], exact: bool, group: RankGroup
+    call: Call, plan: RowPlan, whole: WholeOutcome, ways: tuple[Callable[..., Any], ...], exact: bool, group: RankGroup
 ) -> tuple[CutForm | None, str]:
     """Return the form in which the call can be cut by `plan`, None and the reason where it cannot."""
     form, reason = None, ""
@@ -162,7 +162,7 @@ def _end(group: RankGroup, exchange: Together) -> bool:
 
 
 def _compared(
-    call: Call, plan: RowPlan, whole: Outcome, ways: tuple[Callable[..., Any], ...], exact: bool, group: RankGroup
+    call: Call, plan: RowPlan, whole: WholeOutcome, ways: tuple[Callable[..., Any], ...], exact: bool, group: RankGroup
 ) -> CutForm:
     cut, join = ways
     copied, leaves = copied_call(call, exact)

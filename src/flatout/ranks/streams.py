@@ -8,80 +8,86 @@ from typing import Any
 import torch
 
 from flatout.probe.core.seams import Seams, dressed
-from flatout.ranks.fitness import is_of_torch
-from flatout.ranks.held_state import HeldState, set_state, state_of
-from flatout.ranks.named_values import NamedValues, is_own
 
-__all__ = ["begin_alike", "put_back", "remembered", "same_streams", "taken"]
-
-_OF_MODULES = frozenset(vars(torch.nn.Module()))
-_MOST_BYTES = 1 << 20  # of tensors and arrays in attributes, which are copied before each call
+__all__ = ["Streams", "begin_alike", "is_generator", "put_back", "same_streams", "state_of", "taken"]
 
 
-def taken(generators: Sequence[Any] = ()) -> tuple[Any, ...]:
-    """Return the states of all streams that have no owner, and of `generators`."""
+def is_generator(value: Any) -> bool:
+    """Return whether a value is a stream of random numbers of its own, with a state that can be taken."""
+    numpy = sys.modules.get("numpy.random")
+    kinds = (random.Random, torch.Generator, *((numpy.Generator, numpy.RandomState) if numpy else ()))
+    return isinstance(value, kinds) and not isinstance(value, random.SystemRandom)
+
+
+def taken(owned: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Return the states of all streams that have no owner, and of those that are `owned` by the script."""
     numpy = sys.modules.get("numpy")
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    of_numpy = numpy.random.get_state() if numpy else None
-    return torch.get_rng_state(), random.getstate(), of_numpy, devices, list(map(state_of, generators))
+    own = torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy else None
+    return *own, devices, [state_of(one) for one in owned]
 
 
-def put_back(states: tuple[Any, ...], generators: Sequence[Any] = ()) -> None:
-    """Set the streams, and the `generators` whose states were taken with them, to where they were."""
-    own, python, of_numpy, devices, of_generators = states
+def put_back(states: tuple[Any, ...], owned: Sequence[Any] = ()) -> None:
+    """Set the streams to where they were."""
+    own, python, of_numpy, devices, of_owned = states
     torch.set_rng_state(own)
     random.setstate(python)
     if of_numpy is not None:
         sys.modules["numpy"].random.set_state(of_numpy)
     if devices:
         torch.cuda.set_rng_state_all(devices)
-    for generator, state in zip(generators, of_generators, strict=True):
-        set_state(generator, state)
+    for one, state in zip(owned, of_owned, strict=True):
+        _set_state(one, state)
 
 
-def remembered(modules: Sequence[Any], objects: Sequence[Any], named: NamedValues) -> Callable[[], None]:
-    """Return what puts streams, and all that a call may change, back to what they are.
+class Streams:
+    """All streams at one moment, with those that the script owns."""
 
-    `modules`: a module and its parts; `objects`: arguments that are no tensors; `named`: what the code names.
-    """
-    own = [vars(one) for one in modules if not is_of_torch(one)]
-    held = [value for table in own for name, value in table.items() if name not in _OF_MODULES]
-    tables = [(table, dict(table)) for table in (*own, *(one._buffers for one in modules if one._buffers))]
-    inner, plain = HeldState([*held, *objects, *named.mutable()], is_own, _MOST_BYTES), named.plain_kept()
-    states = taken(inner.generators)
-    buffers = [(each, each.detach().clone()) for one in modules for each in one._buffers.values() if each is not None]
+    def __init__(self, owned: Sequence[Any] = ()) -> None:
+        """Take down where they are."""
+        self._owned = owned
+        self._states = taken(owned)
 
-    def back() -> None:
-        inner.put_back()
-        plain()
-        for table, before in tables:
-            table.clear()
-            table.update(before)
-        put_back(states, inner.generators)
-        with torch.no_grad():
-            for each, before in buffers:
-                each.copy_(before)
+    def now(self) -> tuple[Any, ...]:
+        """Return the states of the same streams as they are now."""
+        return taken(self._owned)
 
-    return back
+    def put_back(self) -> None:
+        """Set them to where they were."""
+        put_back(self._states, self._owned)
+
+
+def state_of(generator: Any) -> Any:
+    """Return where a generator stands."""
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    bits = getattr(generator, "bit_generator", None)  # of NumPy's newer kind
+    return generator.get_state() if bits is None else bits.state
+
+
+def _set_state(generator: Any, state: Any) -> None:
+    bits = getattr(generator, "bit_generator", None)
+    if isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif bits is None:
+        generator.set_state(state)
+    else:
+        bits.state = state
 
 
 def same_streams(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Return whether two states are one."""
-    numpy_alike = one[2] is None or other[2] is None or (
-        bool((one[2][1] == other[2][1]).all()) and one[2][2:] == other[2][2:]
-    )  # fmt: skip
-    devices = all(torch.equal(a, b) for a, b in zip(one[3], other[3], strict=False))
-    own = len(one[4]) == len(other[4]) and all(map(_alike, one[4], other[4]))
-    return torch.equal(one[0], other[0]) and one[1] == other[1] and numpy_alike and devices and own
+    return _same_state(one[:3], other[:3]) and all(map(_same_state, one[3], other[3])) and _same_state(one[4], other[4])
 
 
-def _alike(one: Any, other: Any) -> bool:
-    """Return whether two states of a generator are one: tensors, tuples, tables with arrays in them."""
+def _same_state(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(_same_state, one, other))
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_alike(value, other[key]) for key, value in one.items())
-    return bool((one == other).all()) if hasattr(one, "tobytes") else bool(one == other)
+        return one.keys() == other.keys() and all(_same_state(value, other[key]) for key, value in one.items())
+    return bool(one.tobytes() == other.tobytes()) if hasattr(one, "tobytes") else bool(one == other)
 
 
 def begin_alike(seams: Seams, seed: int) -> random.Random:

@@ -34,8 +34,8 @@ from flatout.ranks.streams import taken
 __all__ = [
     "Call",
     "NotEqual",
-    "Outcome",
     "Silence",
+    "WholeOutcome",
     "copied_call",
     "first_text",
     "gradients",
@@ -79,7 +79,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Outcome:
+class WholeOutcome:
     """What the whole call has given."""
 
     leaves: list[Any]
@@ -123,7 +123,7 @@ class NotEqual(Exception):
     """Rows computed by ranks give something else than one process; the text says what."""
 
 
-def whole_call(call: Call, run: Callable[..., Any], exact: bool, group: RankGroup) -> tuple[Outcome | None, str]:
+def whole_call(call: Call, run: Callable[..., Any], exact: bool, group: RankGroup) -> tuple[WholeOutcome | None, str]:
     """Return what the call gives on a copy, and why ranks cannot try it."""
     if not _one_for_all(call, group):
         outcome, reason = _outcome(call, run, exact)
@@ -142,7 +142,7 @@ def whole_call(call: Call, run: Callable[..., Any], exact: bool, group: RankGrou
     return found, ""
 
 
-def _outcome(call: Call, run: Callable[..., Any], exact: bool) -> tuple[Outcome | None, str]:
+def _outcome(call: Call, run: Callable[..., Any], exact: bool) -> tuple[WholeOutcome | None, str]:
     HERE.whole = True
     try:
         return _reference(call, run, exact), ""
@@ -154,14 +154,16 @@ def _outcome(call: Call, run: Callable[..., Any], exact: bool) -> tuple[Outcome 
         HERE.whole = False
 
 
-def _reference(call: Call, run: Callable[..., Any], exact: bool) -> Outcome:
+def _reference(call: Call, run: Callable[..., Any], exact: bool) -> WholeOutcome:
+    if call.named is not None and call.named.iterator:
+        raise NotEqual(f"its code names the iterator {call.named.iterator}, of which a trial would take")
     copied, leaves = copied_call(call, exact)
     versions = [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]
     held, modules = kept_values(copied), list(copied.modules())
     before, put_back = settings(modules), call.watched()
     logging.disable(logging.CRITICAL)  # loggers take down anew what they are asked
     try:
-        outcome = Outcome(*tree_flatten(run(copied, leaves, call.structure)))
+        outcome = WholeOutcome(*tree_flatten(run(copied, leaves, call.structure)))
     finally:
         outside = put_back()
     outcome.kept = since(held, copied)
@@ -308,7 +310,7 @@ def _all_cores(group: RankGroup) -> Iterator[None]:
         _set_num_threads(own)
 
 
-def _handed_on(outcome: Outcome | None, group: RankGroup) -> Outcome | None:
+def _handed_on(outcome: WholeOutcome | None, group: RankGroup) -> WholeOutcome | None:
     """Return what the leading rank has found, on all ranks; None where it cannot be handed on."""
     head = _head(outcome) if outcome is not None else b""
     (length,) = group.everywhere(torch.tensor([len(head)]))[0].tolist()
@@ -321,7 +323,7 @@ def _handed_on(outcome: Outcome | None, group: RankGroup) -> Outcome | None:
             group.hand_on(torch.empty(one.shape, dtype=one.dtype).copy_(one).view(-1))
         return outcome
     leaves, buffers, known, streams, kept, words = pickle.loads(sent.numpy().tobytes())
-    found = Outcome([_received(one, group) for one in leaves], None, streams=streams, kept=kept, words=words)
+    found = WholeOutcome([_received(one, group) for one in leaves], None, streams=streams, kept=kept, words=words)
     found.buffers = [_received(one, group) for one in buffers]
     found.gradients = [_ELSEWHERE if there else None for there in known]
     return found
@@ -335,7 +337,7 @@ class _Form:
     dtype: torch.dtype
 
 
-def _head(outcome: Outcome) -> bytes:
+def _head(outcome: WholeOutcome) -> bytes:
     """Return what was found but for the values of tensors, nothing where there are some that are not plain ones."""
     tensors = [one for one in (*outcome.leaves, *outcome.buffers) if _is_tensor(one)]
     if any(type(one) is not torch.Tensor or one.layout is not torch.strided or one.is_quantized for one in tensors):
