@@ -4,9 +4,22 @@ from typing import Any
 
 import torch
 
-__all__ = ["is_compiled", "is_of_torch", "modes", "parameters_of", "parts_of", "refusal", "settings", "written_out"]
+__all__ = [
+    "OF_MODULES",
+    "is_compiled",
+    "is_of_torch",
+    "modes",
+    "parameters_of",
+    "parts_of",
+    "refusal",
+    "settings",
+    "written_out",
+]
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+OF_MODULES = frozenset(vars(torch.nn.Module()))
+"""Attributes that torch gives every module."""
+
 _SETTINGS = (bool, int, str, type(None))
 
 
@@ -32,7 +45,7 @@ def settings(modules: list[Any]) -> tuple[Any, ...]:
         (name, value)
         for module in own
         for name, value in vars(module).items()
-        if isinstance(value, _SETTINGS) and name != "training"
+        if isinstance(value, _SETTINGS) and name not in OF_MODULES
     )
 
 

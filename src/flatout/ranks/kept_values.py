@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from flatout.ranks.fitness import is_of_torch
+from flatout.ranks.fitness import OF_MODULES, is_of_torch
 from flatout.ranks.held_state import HeldState, same_tensors
 from flatout.ranks.named_values import NamedValues, is_own
 from flatout.ranks.streams import is_generator, put_back, state_of, taken
@@ -28,7 +28,6 @@ _ITEMS = (list, tuple, set, frozenset, deque)
 _NO_HOLDERS = (torch.nn.Module, type, FunctionType, ModuleType)
 _MOST_ITEMS = 1000
 _MOST_BYTES = 1 << 24  # of an array that is looked at
-_OF_MODULES = frozenset(vars(torch.nn.Module()))
 _MOST_COPIED = 1 << 20  # bytes of tensors and arrays in attributes, which are copied before each call
 _CLOSE = 1e-3  # of numbers that are computed from a batch, whatever type it has
 
@@ -132,7 +131,7 @@ def remembered(modules: Sequence[Any], objects: Sequence[Any], named: NamedValue
     `modules`: a module and its parts; `objects`: arguments that are no tensors; `named`: what the code names.
     """
     own = [vars(one) for one in modules if not is_of_torch(one)]
-    held = [value for table in own for name, value in table.items() if name not in _OF_MODULES]
+    held = [value for table in own for name, value in table.items() if name not in OF_MODULES]
     tables = [(table, dict(table)) for table in (*own, *(one._buffers for one in modules if one._buffers))]
     inner, plain = HeldState([*held, *objects, *named.mutable()], is_own, _MOST_COPIED), named.plain_kept()
     states = taken(inner.generators)

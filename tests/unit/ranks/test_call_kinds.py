@@ -63,3 +63,16 @@ def test_calls_are_proven_again_often_at_first_and_seldom_later():
     assert one.is_due
     one.calls = 32
     assert not one.is_due
+
+
+def test_a_call_that_returns_other_whole_numbers_is_proven_with_longer_and_longer_pauses():
+    one = kind(Staged(), torch.ones(4, 2))
+    assert not one.gives((b"0",))  # of the call that was proven
+    one.fresh = False
+    assert not one.gives(()) and not one.gives((b"0",))
+    assert [one.gives((b"%d" % number,)) for number in range(1, 6)] == [True, True, False, True, False]
+
+
+def test_calls_whose_results_have_another_form_are_made_twice_for_a_while():
+    one = kind(Staged(), torch.ones(4, 2))
+    assert [one.misfit() for _ in range(33)] == [False] * 32 + [True]

@@ -1,7 +1,10 @@
 """A call tried on copies: what speaks against cutting it, and what a trial leaves behind."""
 
 import logging
+import sys
+import warnings
 
+import numpy
 import pytest
 import torch
 from tests.unit.ranks.in_threads import on_ranks
@@ -12,6 +15,7 @@ from flatout.ranks.local_rows import HERE, OwnRows
 from flatout.ranks.proof import CutForm, CutResult, NotTried, prove
 from flatout.ranks.whole_call import Call
 
+HISTORY, COUNTS = {"sizes": []}, numpy.zeros(2)
 TABLE = nn.Parameter(torch.ones(3))
 
 
@@ -57,6 +61,12 @@ def test_a_module_of_independent_rows_is_cut():
         (lambda self, x: setattr(self, "calls", getattr(self, "calls", 0) + 1) or x, "attribute calls"),
         (lambda self, x: x / 0, "not finite"),
         (lambda self, x: {"found": object(), "x": x}, "returns a object"),
+        (lambda self, x: logging.getLogger("script").warning("rows") or x, "prints or logs"),
+        (lambda self, x: sys.stderr.write("rows") and x, "prints or logs"),
+        (lambda self, x: self.inner.weight.data.mul_(0.5) is None or x, "its parameter inner.weight"),
+        (lambda self, x: x.sum().backward() or x.detach(), "calls backward itself"),
+        (lambda self, x: HISTORY["sizes"].append(len(x)) or x, "writes to a list"),
+        (lambda self, x: COUNTS.__iadd__(len(x)) is None or x, "writes to an array"),
     ],
 )
 def test_what_is_not_tried_is_told_apart_from_rows_that_depend_on_each_other(act, word):
@@ -85,3 +95,13 @@ def test_a_trial_says_nothing_and_moves_no_stream(capsys, caplog):
     assert "after it" in caplog.text
     torch.randn(4, 3)
     assert not torch.equal(before, torch.get_rng_state())
+
+
+def test_what_a_logger_would_not_show_and_what_python_warns_of_is_no_output(capsys):
+    def act(self, x):
+        logging.getLogger("script").debug("not shown")
+        warnings.warn("once", stacklevel=1)
+        return x
+
+    assert isinstance(proven(Calling(act), torch.randn(4, 3)), CutForm)
+    assert (HISTORY, COUNTS.tolist()) == ({"sizes": []}, [0, 0])
