@@ -109,7 +109,8 @@ def _values(value: Any, depth: int = 3) -> Iterator[Any]:
         if value.dtype.kind in "biufc" and value.nbytes <= _MOST_BYTES:
             yield value.copy()
     elif is_generator(value):
-        yield pickle.dumps(state_of(value))
+        state = state_of(value)
+        yield state.numpy().tobytes() if isinstance(state, torch.Tensor) else pickle.dumps(state)
     elif depth:
         for each in list(_inside(value))[:_MOST_ITEMS]:
             yield from _values(each, depth - 1)

@@ -1,8 +1,9 @@
 """A call tried on copies: what speaks against cutting it, and what a trial leaves behind."""
 
+import io
 import logging
 import sys
-import warnings
+from types import FunctionType
 
 import numpy
 import pytest
@@ -13,8 +14,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from flatout.ranks.local_rows import HERE, OwnRows
 from flatout.ranks.proof import CutForm, CutResult, NotTried, prove
-from flatout.ranks.whole_call import Call
+from flatout.ranks.whole_call import Call, Silence
 
+LOGGER = logging.getLogger("script")
 HISTORY, COUNTS = {"sizes": []}, numpy.zeros(2)
 TABLE = nn.Parameter(torch.ones(3))
 
@@ -97,11 +99,15 @@ def test_a_trial_says_nothing_and_moves_no_stream(capsys, caplog):
     assert not torch.equal(before, torch.get_rng_state())
 
 
-def test_what_a_logger_would_not_show_and_what_python_warns_of_is_no_output(capsys):
-    def act(self, x):
-        logging.getLogger("script").debug("not shown")
-        warnings.warn("once", stacklevel=1)
-        return x
-
-    assert isinstance(proven(Calling(act), torch.randn(4, 3)), CutForm)
+def test_what_a_logger_would_not_show_is_no_output():
+    assert isinstance(proven(Calling(lambda self, x: LOGGER.debug("not shown") or x), torch.randn(4, 3)), CutForm)
     assert (HISTORY, COUNTS.tolist()) == ({"sizes": []}, [0, 0])
+
+
+def test_a_warning_is_shown_and_is_no_output():
+    shown = io.StringIO()
+    silence = Silence(shown)
+    FunctionType((lambda out: out.write("seldom")).__code__, {"__name__": "warnings"})(silence)
+    assert shown.getvalue() == "seldom" and not silence.has_heard
+    silence.write("often")
+    assert silence.has_heard and shown.getvalue() == "seldom"
