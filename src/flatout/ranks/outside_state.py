@@ -49,7 +49,12 @@ def all_is_seen(modules: Sequence[Any]) -> bool:
     """Return whether `NamedValues` finds whatever the code of `modules`, a module and its parts, may write outside."""
     kinds = {kind for module in modules for kind in type(module).__mro__}
     functions = set(called_functions(modules))
-    attributes = (value for module in modules for name, value in vars(module).items() if name not in _OF_TORCH)
+    attributes = (
+        value
+        for module in modules
+        for name, value in vars(module).items()
+        if name not in _OF_TORCH and not (_is_library(type(module).__module__) and _is_weak(value))
+    )
     return (
         all(_is_open(kind, functions) for kind in kinds if not _is_library(kind.__module__))
         and all(_sees(function, functions, kinds) for function in functions)
