@@ -33,6 +33,7 @@ from flatout.ranks.whole_call import (
     refuse_written_parameters,
     wanted_gradients,
     whole_call,
+    written_counts,
 )
 
 __all__ = ["CutForm", "CutResult", "NotTried", "prove"]
@@ -167,14 +168,14 @@ def _compared(
     cut, join = ways
     copied, leaves = copied_call(call, exact)
     held, asked = kept_values(copied), HERE.asked
-    put_outside_back = call.watched()
+    put_outside_back, counts = call.watched(), written_counts(copied)
     try:
         result = cut(copied, leaves, call.structure, plan)
     finally:
         outside = put_outside_back()
     if outside or result.wrote:
         raise NotEqual(outside or "it writes to its arguments")
-    refuse_written_parameters(call, copied, leaves)
+    refuse_written_parameters(call, copied, leaves, counts)
     if HERE.asked > asked and is_compiled(call.module, list(call.module.modules())):
         raise NotEqual("it is compiled, and draws random numbers or normalizes by its batch")
     kept = since(held, copied)

@@ -42,6 +42,7 @@ __all__ = [
     "refuse_written_parameters",
     "wanted_gradients",
     "whole_call",
+    "written_counts",
 ]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -160,7 +161,7 @@ def _reference(call: Call, run: Callable[..., Any], exact: bool) -> WholeOutcome
     copied, leaves = copied_call(call, exact)
     versions = [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]
     held, modules = kept_values(copied), list(copied.modules())
-    before, put_back = settings(modules), call.watched()
+    before, put_back, counts = settings(modules), call.watched(), written_counts(copied)
     logging.disable(logging.CRITICAL)  # loggers take down anew what they are asked
     try:
         outcome = WholeOutcome(*tree_flatten(run(copied, leaves, call.structure)))
@@ -176,7 +177,7 @@ def _reference(call: Call, run: Callable[..., Any], exact: bool) -> WholeOutcome
     changed = [name for name, value in settings(modules) if (name, value) not in before]
     if changed:
         raise NotEqual(f"it changes its attribute {changed[0]} in each call, and may decide by it")
-    refuse_written_parameters(call, copied, leaves)
+    refuse_written_parameters(call, copied, leaves, counts)
     strange = next((leaf for leaf in outcome.leaves if not isinstance(leaf, (torch.Tensor, *_PLAIN))), None)
     if strange is not None:
         raise NotEqual(f"it returns a {type(strange).__name__}")
@@ -193,12 +194,19 @@ def _reference(call: Call, run: Callable[..., Any], exact: bool) -> WholeOutcome
     return outcome
 
 
-def refuse_written_parameters(call: Call, copied: Any, leaves: Sequence[Any]) -> None:
-    """Raise where the call of a copy has changed parameters, or computed gradients of its own."""
+def written_counts(module: Any) -> list[int]:
+    """Return how often each parameter was written to, whatever that has changed."""
+    return [0 if one.is_inference() else one._version for one in module.parameters()]
+
+
+def refuse_written_parameters(call: Call, copied: Any, leaves: Sequence[Any], counts: Sequence[int]) -> None:
+    """Raise where the call of a copy has written to parameters, or computed gradients; `counts`: those before it."""
     if HERE.sharding is not None:
         return
     now = dict(copied.named_parameters())
     before = dict(written_out(call.module).named_parameters())
+    if counts != written_counts(copied):
+        raise NotEqual("it writes to its parameters")
     for name, one in now.items():
         of = before.get(name)
         if of is None or one.shape != of.shape or not same_tensors(one.detach(), of.detach().to(one.dtype)):

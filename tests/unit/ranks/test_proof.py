@@ -66,6 +66,7 @@ def test_a_module_of_independent_rows_is_cut():
         (lambda self, x: logging.getLogger("script").warning("rows") or x, "prints or logs"),
         (lambda self, x: sys.stderr.write("rows") and x, "prints or logs"),
         (lambda self, x: self.inner.weight.data.mul_(0.5) is None or x, "its parameter inner.weight"),
+        (lambda self, x: torch.no_grad()(self.inner.weight.clamp_)(-99, 99) is None or x, "writes to its parameters"),
         (lambda self, x: x.sum().backward() or x.detach(), "calls backward itself"),
         (lambda self, x: HISTORY["sizes"].append(len(x)) or x, "writes to a list"),
         (lambda self, x: COUNTS.__iadd__(len(x)) is None or x, "writes to an array"),
