@@ -119,7 +119,7 @@ class CutCalls:
                 original(optimizer, *args, **kwargs)
                 held = sum(one.numel() for group in optimizer.param_groups for one in group["params"])
                 for one in (each for group in optimizer.param_groups for each in group["params"]):
-                    gone = partial(_forget, self._trained, id(one))
+                    gone = partial(self._trained.pop, id(one))  # with the reference, in the place of a default
                     self._trained[id(one)] = weakref.ref(one, gone), held
 
             return init
@@ -159,13 +159,13 @@ class CutCalls:
         put_back = remembered(modules, call.objects, call.named)
         result = self._cut(original, call.module, call.leaves, call.structure, form.plan)
         met = self._compared(result, form)
-        reason, new = met.misfit, kind.gives(met.trace.numbers) or met.path not in kind.paths
+        reason, new = met.misfit, kind.results.gives(met.trace.numbers, fresh=kind.fresh) or met.path not in kind.paths
         if reason or met.differs or (new and not kind.fresh):
             put_back()
             reason = reason or ("" if kind.fresh else self._on_new_path(original, call, kind))
             reason = reason or (_UNLIKE if met.differs else "")
             if reason:
-                kind.form = reason if met.misfit and (kind.misfit() or reason == _WRITES) else kind.form
+                kind.form = reason if met.misfit and (kind.results.misfit() or reason == _WRITES) else kind.form
                 self._account.whole(name, reason)
                 return self._parts(original, call)
             result = self._cut(original, call.module, call.leaves, call.structure, form.plan)
@@ -183,7 +183,8 @@ class CutCalls:
         result = self._cut(original, call.module, call.leaves, call.structure, kind.form.plan)
         put_back()
         met = self._compared(result, kind.form)
-        return bool(met.misfit) or met.differs or met.path not in kind.paths or kind.gives(met.trace.numbers)
+        given = kind.results.gives(met.trace.numbers, fresh=False)
+        return given or bool(met.misfit) or met.differs or met.path not in kind.paths
 
     def _compared(self, result: CutResult, form: CutForm) -> _Met:
         """Compare with the other ranks what a call by rows has given, before anything of it is joined."""
@@ -255,7 +256,7 @@ class CutCalls:
         least = self._least(form, call)
         if least == 0 or (not again and least != 1):
             return ""
-        if least == 1 and kind.single != "":
+        if least == 1 and kind.results.single != "":
             return self._single(original, call, kind)
         if not again:
             return ""
@@ -277,13 +278,13 @@ class CutCalls:
 
     def _single(self, original: _Original, call: Call, kind: CallKind) -> str:
         """Return why a call of which some rank gets one row is left whole; what is done to one row is proven once."""
-        if kind.single is None:
+        if kind.results.single is None:
             found = self._proven(original, call, kind.form)
             if isinstance(found, NotTried):
                 return found
-            kind.single = found if isinstance(found, str) else "" if found == kind.form else _MISFIT
-            kind.fresh = not kind.single
-        return kind.single
+            kind.results.single = found if isinstance(found, str) else "" if found == kind.form else _MISFIT
+            kind.fresh = not kind.results.single
+        return kind.results.single
 
     def _proven(self, original: _Original, call: Call, before: CutForm | str = "") -> CutForm | str:
         def run(module: Any, leaves: list[Any], structure: Any) -> Any:
@@ -376,10 +377,6 @@ def _is_transformed() -> bool:
 def _versions(leaves: Sequence[Any]) -> list[int]:
     """Return how often each tensor was written to."""
     return [one._version for one in leaves if isinstance(one, torch.Tensor) and not one.is_inference()]
-
-
-def _forget(table: dict[int, Any], key: int, _: Any) -> None:
-    table.pop(key, None)
 
 
 def _shapes(leaves: Sequence[Any]) -> list[tuple[int, ...] | None]:
