@@ -154,7 +154,7 @@ class CutCalls:
 
     def _by_rows(self, original: _Original, call: Call, kind: CallKind, modules: list[Any]) -> Any:
         """Make a call that was proven; one that turns out to go another way than those is proven before it counts."""
-        assert isinstance(kind.form, CutForm)
+        assert isinstance(kind.form, CutForm) and call.named is not None
         form, name = kind.form, type(call.module).__name__
         put_back = remembered(modules, call.objects, call.named)
         result = self._cut(original, call.module, call.leaves, call.structure, form.plan)
@@ -178,7 +178,7 @@ class CutCalls:
 
     def _goes_another_way(self, original: _Original, call: Call, kind: CallKind, modules: list[Any]) -> bool:
         """Return whether a call by rows makes other nodes than those before; it is made and does not count."""
-        assert isinstance(kind.form, CutForm)
+        assert isinstance(kind.form, CutForm) and call.named is not None
         put_back = remembered(modules, call.objects, call.named)
         result = self._cut(original, call.module, call.leaves, call.structure, kind.form.plan)
         put_back()
