@@ -182,7 +182,7 @@ class RankGroup(RankMeeting):
 
     def average_each(self, parts: Sequence[_Tensor]) -> None:
         """Average tensors of one type and device, each of one dimension, none of which shares memory with another."""
-        number = sum(map(len, parts))
+        number = sum(part.numel() for part in parts)
         if self._shared is not None and not parts[0].is_cuda:
             self.meet(Together.GRADIENTS, number)
             self.num_bytes += number * parts[0].element_size()
@@ -190,7 +190,7 @@ class RankGroup(RankMeeting):
             return
         flat = torch.cat(list(parts))
         self.average(flat)
-        for part, mean in zip(parts, flat.split([len(part) for part in parts]), strict=True):
+        for part, mean in zip(parts, flat.split([part.numel() for part in parts]), strict=True):
             part.copy_(mean)
 
     def hand_on(self, flat: _Tensor) -> None:

@@ -70,14 +70,13 @@ class SharedExchange:
     def mean(self, parts: Sequence[torch.Tensor]) -> None:
         """Put the mean over all ranks in the place of tensors of one type, each of one dimension and by itself."""
         for pieces in _fitting(parts, self._room // parts[0].element_size()):
-            places = self._next().view(parts[0].dtype)[:, : sum(map(len, pieces))]
+            sizes = [piece.numel() for piece in pieces]
+            places = self._next().view(parts[0].dtype)[:, : sum(sizes)]
             torch.cat(pieces, out=places[self._rank])
             self._meet()
             self._add(places)
-            at = 0
-            for piece in pieces:
-                torch.div(places[0, at : at + len(piece)], self._size, out=piece)
-                at += len(piece)
+            for piece, mean in zip(pieces, places[0].split(sizes), strict=True):
+                torch.div(mean, self._size, out=piece)
 
     def _add(self, places: torch.Tensor) -> None:
         """Add what ranks have brought in the first of their places, each rank a share of it."""
@@ -130,12 +129,15 @@ class SharedExchange:
 
 def _fitting(parts: Sequence[torch.Tensor], room: int) -> Iterator[list[torch.Tensor]]:
     """Yield pieces of tensors, in order, as many as there is room for at a time."""
-    pieces, left = [], room
+    pieces: list[torch.Tensor] = []
+    left = room
     for part in parts:
-        while len(part):
-            pieces.append(part[:left])
-            part = part[left:]
-            left -= len(pieces[-1])
+        start, number = 0, part.numel()
+        while start < number:
+            piece = part[start : start + left] if start or number > left else part
+            pieces.append(piece)
+            start += piece.numel()
+            left -= piece.numel()
             if not left:
                 yield pieces
                 pieces, left = [], room
