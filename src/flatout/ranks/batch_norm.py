@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from flatout.probe.core.seams import Hits, Seams
 from flatout.ranks.exchanged import applied
@@ -95,9 +94,10 @@ class _BatchNorm(Function):
         return torch.batch_norm(rows, weight, bias, mean, variance, False, 0.0, eps, False)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: _Tensor) -> Any:
         rows, weight, mean, variance = ctx.saved_tensors
+        if torch.is_grad_enabled():  # of this gradient another one is to be computed
+            return *_gradients_in_steps(ctx, rows, weight, grad), None, None, None, None, None
         shape = [1, -1, *[1] * (rows.dim() - 2)]
         exact, upper = rows.to(mean.dtype), grad.to(mean.dtype)
         factor = torch.ones_like(mean) if weight is None else weight.to(mean.dtype)
@@ -114,3 +114,36 @@ class _BatchNorm(Function):
         of_weight = along.to(weight.dtype) if wanted[1] else None
         of_bias = summed.to(rows.dtype if weight is None else weight.dtype) if wanted[2] else None
         return found, of_weight, of_bias, None, None, None, None, None
+
+
+class _Total(Function):
+    """The sum over all ranks; in the count of gradients inside of cut calls, its gradient is another one of it."""
+
+    @staticmethod
+    def forward(ctx: Any, own: _Tensor, group: RankGroup) -> _Tensor:
+        ctx.group = group
+        return group.everywhere(own.detach()).sum(0)
+
+    @staticmethod
+    def backward(ctx: Any, grad: _Tensor) -> Any:
+        return applied(_Total, grad, ctx.group), None
+
+
+def _gradients_in_steps(ctx: Any, rows: _Tensor, weight: Any, grad: _Tensor) -> tuple[Any, Any, Any]:
+    """Return the gradients of rows, weight and bias, computed so that they have gradients, too."""
+    dims, shape = [0, *range(2, rows.dim())], [1, -1, *[1] * (rows.dim() - 2)]
+    exact, upper = rows.double(), grad.double()
+    center = exact - (applied(_Total, exact.sum(dims), ctx.group) / ctx.count).view(shape)
+    variance = applied(_Total, center.pow(2).sum(dims), ctx.group) / ctx.count
+    scale = torch.rsqrt(variance + ctx.eps)
+    standard = center * scale.view(shape)
+    along, summed = (upper * standard).sum(dims), upper.sum(dims)
+    level, slope = (applied(_Total, one, ctx.group) / ctx.count for one in (summed, along))
+    factor = scale if weight is None else scale * weight.double()
+    inner = (upper - level.view(shape) - standard * slope.view(shape)) * factor.view(shape)
+    wanted, kind = ctx.needs_input_grad, rows.dtype if weight is None else weight.dtype
+    return (
+        inner.to(rows.dtype) if wanted[0] else None,
+        along.to(kind) if wanted[1] else None,
+        summed.to(kind) if wanted[2] else None,
+    )

@@ -10,12 +10,42 @@ from flatout.ranks.fitness import modes, settings
 from flatout.ranks.proof import CutForm, NotTried
 from flatout.ranks.whole_call import Call
 
-__all__ = ["CallKind", "kind_of", "known_kind"]
+__all__ = ["CallKind", "ResultHistory", "kind_of", "known_kind"]
 
 
 _MOST_VALUES = 256
+_MOST_MISFITS = 32  # calls, each of which is made twice
 _LAST_TRY = 16  # calls of a kind that could not be tried
 _SELDOM = 1024  # calls from one proof to the next, later in a training
+
+
+@dataclass(slots=True)
+class ResultHistory:
+    """What calls of one kind have returned."""
+
+    given: set[tuple[Any, ...]] = field(default_factory=set)  # whole numbers that have no row in them
+    others: int = 0  # calls that have returned others
+    single: str | None = None  # why calls with one row in a rank are left whole, "" where they are cut as the others
+    misfits: int = 0  # calls whose results could not be joined
+
+    def gives(self, numbers: tuple[Any, ...], *, fresh: bool) -> bool:
+        """Take down whole numbers that a call has returned; return whether it is to be proven for them.
+
+        `fresh`: it was proven just now.
+        """
+        if not numbers or numbers in self.given:
+            return False
+        if len(self.given) < _MOST_VALUES:
+            self.given.add(numbers)
+        if fresh:
+            return False
+        self.others += 1
+        return _is_power_of_two(self.others)
+
+    def misfit(self) -> bool:
+        """Count a call whose results could not be joined; return whether there are too many of them."""
+        self.misfits += 1
+        return self.misfits > _MOST_MISFITS
 
 
 @dataclass(slots=True)
@@ -37,6 +67,7 @@ class CallKind:
     named: set[tuple[Any, ...]] = field(default_factory=set)  # values of what the code names, as met
     changes: int = 0  # of these values
     skipped: bool = False  # some of them were not proven
+    results: ResultHistory = field(default_factory=ResultHistory)
 
     def meets(self, values: tuple[Any, ...]) -> bool:
         """Count a call with these values of what its code names; return whether it is to be proven for them."""

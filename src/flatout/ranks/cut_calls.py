@@ -5,9 +5,9 @@ calls in it are looked at in its place: outside of cut calls all ranks hold the 
 """
 
 import weakref
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import get_ident
 from time import perf_counter
 from typing import Any, NoReturn
@@ -17,18 +17,18 @@ import torch
 from flatout.probe.core.seams import Hits, Seams
 from flatout.ranks.account import RankAccount
 from flatout.ranks.call_kinds import CallKind, kind_of, known_kind
-from flatout.ranks.comparison import fingerprint
-from flatout.ranks.exchanged import JoinRows, Leave, TakeRows, Tie, Visit, applied
+from flatout.ranks.comparison import ResultTrace, fingerprint, trace_of
+from flatout.ranks.exchanged import Tie, joined_parts, taken_rows
 from flatout.ranks.fitness import parameters_of, parts_of, refusal
 from flatout.ranks.gradients import LocalSpans
 from flatout.ranks.group import RankGroup, Together
+from flatout.ranks.kept_values import remembered
 from flatout.ranks.local_rows import HERE, OwnRows
 from flatout.ranks.named_values import NamedValues
 from flatout.ranks.proof import CutForm, CutResult, NotTried, prove
 from flatout.ranks.rows import Dim, RowPlan, shares
-from flatout.ranks.streams import remembered
-from flatout.ranks.trees import flattened, put_together, words_of
-from flatout.ranks.whole_call import Call
+from flatout.ranks.trees import flattened, left_as_given, put_together
+from flatout.ranks.whole_call import Call, NotEqual
 
 __all__ = ["CutCalls"]
 
@@ -42,6 +42,12 @@ _MOST_INNER_CALLS = 4  # of one module in a call above: more of them cost more t
 
 _SMALL = "there is too little in it to be shared"
 _FEW = "fewer rows than ranks"  # of one call: the next one may have more
+_MISFIT = "the results of some of its calls have another form than those that were compared"
+_UNLIKE = "a result that has no row in it is another one in each rank"
+_WRITES = "it writes to its arguments"
+
+_MOST_NODES = (1 << 31) - 1
+_UNTRAINED = (None, 0)
 
 _Original = Callable[..., Any]
 
@@ -55,6 +61,16 @@ class _Known:
     named: NamedValues | None = None
     inner: bool = False  # called too often in a call above
     inner_calls: int = 0  # in the call above that runs
+
+
+@dataclass(frozen=True, slots=True)
+class _Met:
+    """What all ranks have found of one call by rows."""
+
+    path: tuple[int, ...]  # nodes of the graph that it has made in each rank
+    misfit: str  # why its results cannot be joined
+    differs: bool  # a result without rows, from rank to rank
+    trace: ResultTrace  # of this rank
 
 
 @dataclass(slots=True)
@@ -79,7 +95,7 @@ class CutCalls:
         self._known: dict[int, _Known] = {}
         self._above: list[_Above] = []
         self._calls = 0
-        self._trained: dict[int, int] = {}  # by parameter: how many values its optimizer has
+        self._trained: dict[int, tuple[Any, int]] = {}  # by parameter: how many values its optimizer has
         self.off = ""  # why no call is cut any more
 
     def install(self, seams: Seams, *, observed: bool = False) -> None:
@@ -102,7 +118,9 @@ class CutCalls:
             def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
                 original(optimizer, *args, **kwargs)
                 held = sum(one.numel() for group in optimizer.param_groups for one in group["params"])
-                self._trained |= {id(one): held for group in optimizer.param_groups for one in group["params"]}
+                for one in (each for group in optimizer.param_groups for each in group["params"]):
+                    gone = partial(self._trained.pop, id(one))  # with the reference, in the place of a default
+                    self._trained[id(one)] = weakref.ref(one, gone), held
 
             return init
 
@@ -117,12 +135,12 @@ class CutCalls:
         parameters = parameters_of(modules)
         if not parameters:
             return original(module, *args, **kwargs)
-        call = Call(module, *flattened((args, kwargs)))
+        call = Call(module, *flattened((args, kwargs)), args, kwargs)
         known = self._of(module)
         if not self._worth(known, parameters):
             self._account.whole(type(module).__name__, _SMALL)
             return self._whole(original, call)
-        self._meet(call)
+        self._meet(call, parameters)
         kind = self._kind(original, call, known, modules)
         form = kind if isinstance(kind, str) else kind.form
         total = form.plan.rows(_shapes(call.leaves)) if isinstance(form, CutForm) else 0
@@ -132,43 +150,50 @@ class CutCalls:
         if isinstance(kind, str) or isinstance(form, str):
             self._account.whole(type(module).__name__, str(form))
             return self._parts(original, call)
-        return self._by_rows(original, call, kind, form)
+        return self._by_rows(original, call, kind, modules)
 
-    def _by_rows(self, original: _Original, call: Call, kind: CallKind, form: CutForm) -> Any:
+    def _by_rows(self, original: _Original, call: Call, kind: CallKind, modules: list[Any]) -> Any:
         """Make a call that was proven; one that turns out to go another way than those is proven before it counts."""
-        module, name = call.module, type(call.module).__name__
-        before = remembered(module, self._generators(module))
-        result = self._cut(original, module, call.leaves, call.structure, form.plan)
-        path = self._path(result)
-        if path not in kind.paths and not kind.fresh:
-            before()
-            reason = self._on_new_path(original, call, kind)
+        assert isinstance(kind.form, CutForm) and call.named is not None
+        form, name = kind.form, type(call.module).__name__
+        put_back = remembered(modules, call.objects, call.named)
+        result = self._cut(original, call.module, call.leaves, call.structure, form.plan)
+        met = self._compared(result, form)
+        reason, new = met.misfit, kind.results.gives(met.trace.numbers, fresh=kind.fresh) or met.path not in kind.paths
+        if reason or met.differs or (new and not kind.fresh):
+            put_back()
+            reason = reason or ("" if kind.fresh else self._on_new_path(original, call, kind))
+            reason = reason or (_UNLIKE if met.differs else "")
             if reason:
+                kind.form = reason if met.misfit and (kind.results.misfit() or reason == _WRITES) else kind.form
                 self._account.whole(name, reason)
                 return self._parts(original, call)
-            result = self._cut(original, module, call.leaves, call.structure, form.plan)
-        kind.paths.add(path)
-        self._account.cut(name, shares(form.plan.rows(_shapes(call.leaves)), self._group.size))
-        if result.structure != form.structure:
-            self._stop(f"{name} returns another structure than before: it must do so from the start to be cut by rows")
-        return put_together(self._joined(result, form.results), form.structure)
+            result = self._cut(original, call.module, call.leaves, call.structure, form.plan)
+            again = self._compared(result, form)
+            if again.misfit or again.differs:
+                self._stop(f"{name} gives other results where it is called once more")
+        kind.paths.add(met.path)
+        self._account.cut(name, result.tie.rows.shares)
+        return put_together(joined_parts(result, form.results, self._stop), form.structure)
 
-    def _goes_another_way(self, original: _Original, call: Call, kind: CallKind) -> bool:
+    def _goes_another_way(self, original: _Original, call: Call, kind: CallKind, modules: list[Any]) -> bool:
         """Return whether a call by rows makes other nodes than those before; it is made and does not count."""
-        assert isinstance(kind.form, CutForm)
-        before = remembered(call.module, self._generators(call.module))
+        assert isinstance(kind.form, CutForm) and call.named is not None
+        put_back = remembered(modules, call.objects, call.named)
         result = self._cut(original, call.module, call.leaves, call.structure, kind.form.plan)
-        before()
-        return self._path(result) not in kind.paths
+        put_back()
+        met = self._compared(result, kind.form)
+        given = kind.results.gives(met.trace.numbers, fresh=False)
+        return given or bool(met.misfit) or met.differs or met.path not in kind.paths
 
-    def _path(self, result: CutResult) -> tuple[int, ...]:
-        """Return how many nodes the call has made in each rank; their results have to fit together."""
-        shapes = [(part.dim(), str(part.dtype)) if isinstance(part, torch.Tensor) else "" for part in result.parts]
-        kind = zlib.crc32(f"{shapes} {words_of(result.structure)}".encode())
-        nodes, alike = self._group.numbers(Together.PATH, result.nodes, kind)
-        if not alike:
-            self._stop(f"{type(result.tie.module).__name__} returns other kinds of results in one rank than in another")
-        return tuple(nodes)
+    def _compared(self, result: CutResult, form: CutForm) -> _Met:
+        """Compare with the other ranks what a call by rows has given, before anything of it is joined."""
+        own = trace_of(result, form)
+        told, alike = self._group.numbers(Together.PATH, own.values << 31 | min(result.nodes, _MOST_NODES), own.kind)
+        path = tuple(one & _MOST_NODES for one in told)
+        differs = len({one >> 31 for one in told}) > 1
+        misfit = "" if alike and own.fits else _WRITES if alike and result.wrote else _MISFIT
+        return _Met(path, misfit, differs, own)
 
     def _on_new_path(self, original: _Original, call: Call, kind: CallKind) -> str:
         """Prove a call that goes another way than those before; return why it is left whole, "" where it need not."""
@@ -182,25 +207,22 @@ class CutCalls:
             return found
         return "" if found == kind.form else "it would be cut another way"
 
-    def _meet(self, call: Call) -> None:
-        """Make sure that all ranks make this call."""
+    def _meet(self, call: Call, parameters: Sequence[Any]) -> None:
+        """Make sure that all ranks make this call, now and then also that their weights are the same."""
         self._calls += 1
         name = type(call.module).__name__
         self._group.place = lambda: f"call {self._calls}, of {name} with {_told(call.leaves)}"
         seldom = self._calls % _SELDOM == 0
         if seldom or self._group.compares:
-            self._group.meet(Together.CALL, fingerprint(name, call.leaves), always=seldom)
+            weights = parameters if (seldom or self._calls == 1) and HERE.sharding is None else ()
+            held = [one for one in weights if not torch.nn.parameter.is_lazy(one)]
+            self._group.meet(Together.CALL, fingerprint(name, [*call.leaves, *held]), always=seldom)
 
     def _of(self, module: Any) -> _Known:
         known = self._known.get(id(module))
         if known is None or known.ref() is not module:
             known = self._known[id(module)] = _Known(weakref.ref(module))
         return known
-
-    def _generators(self, module: Any) -> list[Any]:
-        """Return the streams of random numbers that the script owns, and the code of a module names."""
-        named = self._of(module).named
-        return named.generators() if named is not None else []
 
     def _kind(self, original: _Original, call: Call, known: _Known, modules: list[Any]) -> CallKind | str:
         """Return the kind of a call, with how it is cut, as before, or found out now; or why it is left whole."""
@@ -210,9 +232,9 @@ class CutCalls:
         known.named = known.named or NamedValues(modules)
         kind, values = kind_of(call, modules), known.named.now()
         before = known_kind(known.kinds, kind)
+        call.named = known.named
         if before is not None:
-            self._as_before(original, call, before, values)
-            return before
+            return self._as_before(original, call, before, values, modules) or before
         if _first_rows(call.leaves) < self._group.size:
             return _FEW
         if len(known.kinds) >= _MOST_KINDS:
@@ -222,34 +244,65 @@ class CutCalls:
         known.kinds.append(kind)
         return kind
 
-    def _as_before(self, original: _Original, call: Call, kind: CallKind, values: tuple[Any, ...]) -> None:
-        """Take up a call of a kind that is known; now and then, and where values have changed, it is proven again."""
+    def _as_before(
+        self, original: _Original, call: Call, kind: CallKind, values: tuple[Any, ...], modules: list[Any]
+    ) -> str:
+        """Take up a call of a kind that is known; now and then, and where values have changed, it is proven again.
+
+        Return why this one call is left whole, "" where it need not be.
+        """
         form, asked = kind.form, kind.meets(values)
         again = isinstance(form, (CutForm, NotTried)) and (asked or kind.is_due)
-        if not again or (isinstance(form, CutForm) and form.plan.rows(_shapes(call.leaves)) < self._group.size):
-            return
+        least = self._least(form, call)
+        if least == 0 or (not again and least != 1):
+            return ""
+        if least == 1 and kind.results.single != "":
+            return self._single(original, call, kind)
+        if not again:
+            return ""
         found = self._proven(original, call, kind.form)
         if isinstance(found, NotTried):
-            return
+            return ""
         right = found == form or not isinstance(form, CutForm) or (asked and not kind.skipped)
-        if not right and not self._goes_another_way(
-            original, call, kind
-        ):  # then earlier calls may have been wrong, too
+        if not right and not self._goes_another_way(original, call, kind, modules):  # earlier calls may have been wrong
             reason = found if isinstance(found, str) else "it would be cut another way"
             self._stop(f"{type(call.module).__name__} was cut by rows, and cannot be any more: {reason}")
         kind.form, kind.fresh, kind.skipped = found, True, kind.skipped and not asked
+        return ""
+
+    def _least(self, form: CutForm | str, call: Call) -> int:
+        """Return how many rows the last rank gets of a call, -1 where it is not cut."""
+        if not isinstance(form, CutForm):
+            return -1
+        return form.plan.rows(_shapes(call.leaves)) // self._group.size
+
+    def _single(self, original: _Original, call: Call, kind: CallKind) -> str:
+        """Return why a call of which some rank gets one row is left whole; what is done to one row is proven once."""
+        if kind.results.single is None:
+            found = self._proven(original, call, kind.form)
+            if isinstance(found, NotTried):
+                return found
+            kind.results.single = found if isinstance(found, str) else "" if found == kind.form else _MISFIT
+            kind.fresh = not kind.results.single
+        return kind.results.single
 
     def _proven(self, original: _Original, call: Call, before: CutForm | str = "") -> CutForm | str:
         def run(module: Any, leaves: list[Any], structure: Any) -> Any:
             args, kwargs = put_together(leaves, structure)
-            return original(module, *args, **kwargs)
+            found = original(module, *args, **kwargs)
+            if not left_as_given(args, kwargs, leaves, structure):
+                raise NotEqual(_WRITES)
+            return found
 
         def cut(module: Any, leaves: list[Any], structure: Any, plan: RowPlan) -> CutResult:
             return self._cut(original, module, leaves, structure, plan)
 
+        def join(result: CutResult, dims: Sequence[Dim]) -> list[Any]:
+            return joined_parts(result, dims, self._stop)
+
         begin = perf_counter()
         known = before.plan if isinstance(before, CutForm) else None
-        found = prove(call, run, cut, self._joined, self._group, known)
+        found = prove(call, run, cut, join, self._group, known)
         self._account.took("proof", perf_counter() - begin)
         return found
 
@@ -259,8 +312,9 @@ class CutCalls:
         """Call a module with this rank's rows; return what it gives, as leaves with their structure."""
         rows = self._rows(plan, leaves)
         tie = Tie(module, rows, self._group)
-        own = [self._taken(leaf, dim, tie) for leaf, dim in zip(leaves, plan.dims, strict=True)]
+        own = [taken_rows(leaf, dim, tie) for leaf, dim in zip(leaves, plan.dims, strict=True)]
         args, kwargs = put_together(own, structure)
+        versions = _versions(own)
         begin = self._spans.now()
         HERE.rows = rows
         try:
@@ -269,7 +323,11 @@ class CutCalls:
             HERE.rows = None
         end = self._spans.now()
         self._spans.note(begin, end, type(module).__name__)
-        return CutResult(*flattened(result), tie, end - begin)
+        written = versions != _versions(own)
+        if written and not self._group.tried:
+            self._stop(f"{type(module).__name__} writes to a tensor that it is given: each rank has some rows of it")
+        wrote = written or not left_as_given(args, kwargs, own, structure)
+        return CutResult(*flattened(result), tie, end - begin, wrote)
 
     def _rows(self, plan: RowPlan, leaves: Sequence[Any]) -> OwnRows:
         total = plan.rows(_shapes(leaves))
@@ -277,46 +335,13 @@ class CutCalls:
         dim = next(dim for dim in plan.dims if dim is not None)
         return OwnRows(total, sum(parts[:rank]), parts[rank], dim, parts, plan.draws)
 
-    def _taken(self, leaf: Any, dim: Dim, tie: Tie) -> Any:
-        """Return what this rank gets of an argument."""
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        differentiable = leaf.requires_grad and torch.is_grad_enabled()
-        if differentiable and leaf.grad_fn is not None:
-            tie.before.append(leaf.grad_fn)
-        if dim is None:
-            return applied(Visit, leaf, (tie,)) if differentiable else leaf
-        if differentiable:
-            return applied(TakeRows, leaf, tie, dim, tie.rows.shares)
-        own = leaf.narrow(dim, tie.rows.first, tie.rows.number)
-        return own.contiguous() if dim else own
-
-    def _joined(self, result: CutResult, dims: Sequence[Dim]) -> list[Any]:
-        """Return the results of all ranks' rows."""
-        tie, found = result.tie, []
-        for part, dim in zip(result.parts, dims, strict=True):
-            if not isinstance(part, torch.Tensor):
-                found.append(part)
-            elif dim is None:
-                found.append(applied(Leave, part, (tie,)) if part.requires_grad else part)
-            else:
-                each, more = divmod(part.shape[dim], tie.rows.number)
-                if more:
-                    name, rows = type(tie.module).__name__, f"{tie.rows.number} of {tie.rows.total} rows"
-                    self._stop(f"{name} returns {part.shape[dim]} entries for {rows}: they cannot be told by rows")
-                sizes = tuple(each * one for one in tie.rows.shares)
-                whole = applied(JoinRows, part, tie, dim, sizes) if part.requires_grad else None
-                found.append(self._group.joined(part, dim, sizes) if whole is None else whole)
-        return found
-
     # -- left whole ---------------------------------------------------------------------------------------------
 
     def _whole(self, original: _Original, call: Call) -> Any:
         """Make a call with the whole batch on every rank, all that is in it, too."""
-        args, kwargs = put_together(call.leaves, call.structure)
         HERE.whole = True
         try:
-            return original(call.module, *args, **kwargs)
+            return original(call.module, *call.args, **call.kwargs)
         finally:
             HERE.whole = False
 
@@ -324,17 +349,16 @@ class CutCalls:
         """Make a call with the whole batch on every rank, and look at the calls in it."""
         if len(self._above) >= _DEEPEST:
             return self._whole(original, call)
-        args, kwargs = put_together(call.leaves, call.structure)
         self._above.append(_Above(_num_elements(call.module.parameters())))
         try:
-            return original(call.module, *args, **kwargs)
+            return original(call.module, *call.args, **call.kwargs)
         finally:
             self._above.pop()
 
     def _worth(self, known: _Known, parameters: Sequence[Any]) -> bool:
         """Return whether there is enough in a module for its call to be cut, in a call that was left whole, too."""
         if not self._above:
-            trained = max(self._trained.get(id(one), 0) for one in parameters)
+            trained = max(self._trained.get(id(one), _UNTRAINED)[1] for one in parameters)
             return not trained or _num_elements(parameters) >= _LEAST_TRAINED * trained
         above = self._above[-1]
         if id(known) not in above.called:
@@ -348,6 +372,11 @@ class CutCalls:
 def _is_transformed() -> bool:
     """Return whether what runs is traced, or part of a `torch.func` transform."""
     return torch._C._get_tracing_state() is not None or torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _versions(leaves: Sequence[Any]) -> list[int]:
+    """Return how often each tensor was written to."""
+    return [one._version for one in leaves if isinstance(one, torch.Tensor) and not one.is_inference()]
 
 
 def _shapes(leaves: Sequence[Any]) -> list[tuple[int, ...] | None]:

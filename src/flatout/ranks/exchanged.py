@@ -6,7 +6,8 @@ whether a parameter is used inside, outside or in both. Each operation's gradien
 gradients of gradients are right, too.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import torch
 from torch.autograd import Function
@@ -14,7 +15,7 @@ from torch.autograd import Function
 from flatout.ranks.group import RankGroup
 from flatout.ranks.local_rows import HERE, OwnRows
 
-__all__ = ["JoinRows", "Leave", "Mean", "TakeRows", "Tie", "Visit", "applied"]
+__all__ = ["JoinRows", "Leave", "Mean", "TakeRows", "Tie", "Visit", "applied", "joined_parts", "taken_rows"]
 
 
 class Tie:
@@ -113,3 +114,40 @@ class Leave(Function):
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
         """Hand the gradient on."""
         return applied(Visit, grad, ctx.ties), None
+
+
+# -- arguments and results of a call --------------------------------------------------------------------------------
+
+
+def taken_rows(leaf: Any, dim: int | None, tie: Tie) -> Any:
+    """Return what this rank gets of an argument, which is cut along `dim`."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    differentiable = leaf.requires_grad and torch.is_grad_enabled()
+    if differentiable and leaf.grad_fn is not None:
+        tie.before.append(leaf.grad_fn)
+    if dim is None:
+        return applied(Visit, leaf, (tie,)) if differentiable else leaf
+    if differentiable:
+        return applied(TakeRows, leaf, tie, dim, tie.rows.shares)
+    own = leaf.narrow(dim, tie.rows.first, tie.rows.number)
+    return own.contiguous() if dim else own
+
+
+def joined_parts(result: Any, dims: Sequence[int | None], stop: Callable[[str], NoReturn]) -> list[Any]:
+    """Return the results of all ranks' rows, of a `CutResult` whose parts are joined along `dims`."""
+    tie, found = result.tie, []
+    for part, dim in zip(result.parts, dims, strict=True):
+        if not isinstance(part, torch.Tensor):
+            found.append(part)
+        elif dim is None:
+            found.append(applied(Leave, part, (tie,)) if part.requires_grad else part)
+        else:
+            each, more = divmod(part.shape[dim], tie.rows.number)
+            if more:
+                name, rows = type(tie.module).__name__, f"{tie.rows.number} of {tie.rows.total} rows"
+                stop(f"{name} returns {part.shape[dim]} entries for {rows}: they cannot be told by rows")
+            sizes = tuple(each * one for one in tie.rows.shares)
+            whole = applied(JoinRows, part, tie, dim, sizes) if part.requires_grad else None
+            found.append(tie.group.joined(part, dim, sizes) if whole is None else whole)
+    return found

@@ -4,9 +4,22 @@ from typing import Any
 
 import torch
 
-__all__ = ["is_compiled", "modes", "parameters_of", "parts_of", "refusal", "settings", "written_out"]
+__all__ = [
+    "OF_MODULES",
+    "is_compiled",
+    "is_of_torch",
+    "modes",
+    "parameters_of",
+    "parts_of",
+    "refusal",
+    "settings",
+    "written_out",
+]
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+OF_MODULES = frozenset(vars(torch.nn.Module()))
+"""Attributes that torch gives every module."""
+
 _SETTINGS = (bool, int, str, type(None))
 
 
@@ -27,13 +40,18 @@ def modes(modules: list[Any]) -> tuple[bool, ...]:
 
 def settings(modules: list[Any]) -> tuple[Any, ...]:
     """Return what attributes of modules that are none of torch's own say in plain values: a stage, a switch."""
-    own = [module for module in modules if not type(module).__module__.startswith("torch.")]
+    own = [module for module in modules if not is_of_torch(module)]
     return tuple(
         (name, value)
         for module in own
         for name, value in vars(module).items()
-        if name[0] != "_" and isinstance(value, _SETTINGS) and name != "training"
+        if isinstance(value, _SETTINGS) and name not in OF_MODULES
     )
+
+
+def is_of_torch(module: Any) -> bool:
+    """Return whether a module is of a class of torch's own."""
+    return type(module).__module__.startswith("torch.")
 
 
 def parts_of(module: Any) -> list[Any]:

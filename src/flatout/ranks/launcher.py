@@ -16,8 +16,8 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError, Rend
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from flatout.ranks.hosts.addresses import is_here, own_address
+from flatout.ranks.hosts.left_over import end_left_over
 from flatout.ranks.hosts.watch import MEETING_S, HostWatch
-from flatout.ranks.left_over import end_left_over
 from flatout.schema.ranks import (
     CANNOT_BEGIN,
     END_FILE,

@@ -4,23 +4,23 @@ A setting of the program may decide what a module does with its batch, and a lis
 was given. Both are found by the names in the code of the module's class and of the functions that it calls by name.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
-from flatout.ranks.streams import is_generator
+from flatout.ranks.held_state import HeldState
 
-__all__ = ["NamedValues", "called_functions", "is_foreign", "variables"]
+__all__ = ["NamedValues", "called_functions", "is_foreign", "is_own", "variables"]
 
-_CONTAINERS = (list, set, dict, deque)
 _PLAIN = (bool, int, float, str, type(None))
 _FOREIGN = ("torch", "torchvision", "torchaudio", "numpy", "scipy", "flatout", "builtins", "typing")
+_CODE = (FunctionType, BuiltinFunctionType, type, ModuleType)
 _DEEPEST = 2  # functions that are called by name, from one to the next
 _MOST = 300  # values
-_MOST_ITEMS = 10_000
+_WRAPPED = 4  # decorators, one around the other
 
 
 class _Cell:
@@ -60,10 +60,9 @@ class NamedValues:
         functions = dict.fromkeys(called_functions(modules))
         names = {name for function in functions for name in _names(function.__code__)}
         self._places: list[tuple[Any, str]] = []
-        self._streams: list[tuple[Any, str]] = []
-        self._tensors: list[Any] = []
+        self._holders: list[tuple[Any, str]] = []  # of what is no plain value
         self.iterator = ""  # that the code names: what it gives out cannot be put back
-        self._containers: list[Any] = [vars(function) for function in functions]
+        self._fields: list[Any] = [vars(function) for function in functions]
         kinds = {kind for module in modules for kind in type(module).__mro__}
         self._kinds = [kind for kind in kinds if not is_foreign(kind.__module__)]
         known: set[tuple[int, str]] = set()
@@ -76,32 +75,22 @@ class NamedValues:
         value = holder.get(name)
         if isinstance(value, _PLAIN):
             self._places.append((holder, name))
-        elif is_generator(_owner(value)):
-            self._streams.append((holder, name))
-        elif isinstance(value, Iterator):
+            return
+        if not isinstance(value, (type, ModuleType)):
+            self._holders.append((holder, name))
+        if isinstance(value, Iterator):
             self.iterator = name
-        elif isinstance(value, torch.Tensor):
-            self._tensors.append(value)
-        elif isinstance(value, torch.nn.Module):
-            self._tensors += value.buffers()
-        elif isinstance(value, _CONTAINERS):
-            self._containers.append(value)
-            self._places += [(value, key) for key in names & set(value)] if isinstance(value, dict) else []
-        elif _is_own(value):
+        if isinstance(value, dict):
+            self._places += [(value, key) for key in names & set(value)]
+        elif is_own(value):
             fields = vars(value)
             place = _Fields(value) if isinstance(value, type) else fields
-            self._places += [(place, key) for key in fields if key in names and isinstance(fields[key], _PLAIN)]
-            self._streams += [(fields, key) for key in fields if is_generator(fields[key])]
+            named = [key for key in fields if key in names]
             if not isinstance(value, ModuleType):
                 self.iterator = next((key for key in fields if isinstance(fields[key], Iterator)), self.iterator)
-            if not isinstance(value, (type, ModuleType)):
-                self._containers.append(fields)
-                self._containers += [each for each in fields.values() if isinstance(each, _CONTAINERS)]
-
-    def generators(self) -> list[Any]:
-        """Return the streams of random numbers that the script owns, each once; nobody else puts them back."""
-        found = {id(one): one for one in (_owner(holder.get(name)) for holder, name in self._streams)}
-        return [one for one in found.values() if is_generator(one)]
+            self._places += [(place, key) for key in named if isinstance(fields[key], _PLAIN)]
+            if isinstance(value, (type, ModuleType)):
+                self._holders += [(place, key) for key in named if not isinstance(fields[key], (*_PLAIN, ModuleType))]
 
     @property
     def are_all(self) -> bool:
@@ -115,43 +104,50 @@ class NamedValues:
 
     def kept(self) -> Callable[[], str]:
         """Take down what there is; return what puts it back, and says which of it had changed, "" where none had."""
-        before = [(holder, name, holder.get(name)) for holder, name in self._places]
-        held = [(each, each.copy()) for each in self._containers if len(each) <= _MOST_ITEMS]
+        plain, held = _kept_places([*self._places, *self._holders]), self._held()
         kinds = [(kind, dict(vars(kind))) for kind in self._kinds]
-        tensors = [(each, each._version, each.detach().clone()) for each in self._tensors if not each.is_inference()]
 
         def put_back() -> str:
-            changed = ""
-            for each, copied in held:
-                if len(each) != len(copied) or not _same_items(each, copied):
-                    changed = f"a {type(each).__name__}"
-                    _refill(each, copied)
+            changed = held.put_back()
             for kind, copied in kinds:
                 changed = _put_back_fields(kind, copied) or changed
-            for holder, name, value in before:
-                now = holder.get(name)
-                if now is not value and not (isinstance(now, _PLAIN) and now == value):
-                    changed = name
-                    holder[name] = value
-            for each, version, copied in tensors:
-                if each._version != version or not torch.equal(each, copied):  # statistics are written past versions
-                    changed = "a tensor"
-                    with torch.no_grad():
-                        each.copy_(copied)
-            return changed
+            return plain() or changed
 
         return put_back
 
+    def plain_kept(self) -> Callable[[], str]:
+        """Take down plain values alone, as `kept` does."""
+        return _kept_places(self._places)
 
-def _owner(value: Any) -> Any:
-    """Return the object that a method is bound to, any other value itself."""
-    return value.__self__ if isinstance(value, (BuiltinFunctionType, MethodType)) else value
+    def mutable(self) -> list[Any]:
+        """Return what code names that it may write to: containers, arrays, tensors, objects, generators."""
+        found = (holder.get(name) for holder, name in self._holders)
+        return [value for value in found if not isinstance(value, _CODE)]
+
+    def generators(self) -> list[Any]:
+        """Return the generators of random numbers that code names, and those that objects hold that it names."""
+        return self._held().generators
+
+    def _held(self) -> HeldState:
+        found = [holder.get(name) for holder, name in self._holders]
+        buffers = [each for one in found if isinstance(one, torch.nn.Module) for each in one.buffers()]
+        return HeldState([*self._fields, *found, *buffers], is_own)
 
 
-def _same_items(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        return all(key in other and other[key] is value for key, value in one.items())
-    return one == other if isinstance(one, set) else all(a is b for a, b in zip(one, other, strict=True))
+def _kept_places(places: Sequence[tuple[Any, str]]) -> Callable[[], str]:
+    """Return what puts back the values that are in these places, and says the name of one that was another."""
+    before = [(holder, name, holder.get(name)) for holder, name in places]
+
+    def put_back() -> str:
+        changed = ""
+        for holder, name, value in before:
+            now = holder.get(name)
+            if now is not value and not (isinstance(now, _PLAIN) and now == value):
+                changed = name
+                holder[name] = value
+        return changed
+
+    return put_back
 
 
 def _put_back_fields(kind: type, before: dict[str, Any]) -> str:
@@ -167,25 +163,22 @@ def _put_back_fields(kind: type, before: dict[str, Any]) -> str:
     return changed
 
 
-def _refill(container: Any, items: Any) -> None:
-    container.clear()
-    (container.extend if isinstance(container, (list, deque)) else container.update)(items)
-
-
-def _is_own(value: Any) -> bool:
+def is_own(value: Any) -> bool:
     """Return whether a value has fields that the script may have given it."""
     if isinstance(value, (torch.nn.Module, torch.Tensor, FunctionType)) or not hasattr(value, "__dict__"):
         return False
     named = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     named = named if isinstance(named, str) else type(value).__module__
-    return named.partition(".")[0] not in _FOREIGN
+    return named.partition(".")[0] not in (*_FOREIGN, "logging")
 
 
 def called_functions(modules: Sequence[Any]) -> Iterator[FunctionType]:
-    """Yield the methods of modules that are none of torch's, and the functions of the script that they call by name."""
+    """Yield the methods of modules that are none of torch's, and what the script has written that they call by name."""
     kinds = {kind for module in modules for kind in type(module).__mro__ if not is_foreign(kind.__module__)}
     methods = [each for kind in kinds for name, each in vars(kind).items() if name != "__init__"]
-    waiting = [(each, 0) for each in methods if isinstance(each, FunctionType)]
+    held = [each for module in modules for each in vars(module).values() if callable(each)]
+    given = [one for each in held for one in (each, *_methods(each, {"__call__"}))]
+    waiting = [(each, 0) for value in (*methods, *given) for each in _code_of(value)]
     seen: set[Any] = set()
     while waiting:
         function, depth = waiting.pop()
@@ -194,8 +187,51 @@ def called_functions(modules: Sequence[Any]) -> Iterator[FunctionType]:
         seen.add(function)
         yield function
         if depth < _DEEPEST:
-            named = (function.__globals__.get(name) for name in _names(function.__code__))
-            waiting += [(each, depth + 1) for each in named if isinstance(each, FunctionType)]
+            waiting += [(each, depth + 1) for value in _named(function) for each in _code_of(value)]
+
+
+def _named(function: FunctionType) -> Iterator[Any]:
+    """Yield what the code of a function may call: by a name, or by one in a module, a class or an object."""
+    names = set(_names(function.__code__))
+    closed = (cell.get(name) for cell, name in variables(function))
+    for value in (*(function.__globals__.get(name) for name in names), *closed):
+        yield value
+        if isinstance(value, ModuleType):
+            if is_own(value):
+                yield from (vars(value)[name] for name in names & set(vars(value)))
+        elif value is not None:
+            yield from _methods(value, {*names, "__call__"})
+
+
+def _methods(value: Any, names: set[str]) -> Iterator[Any]:
+    """Yield methods of those names of a class of the script, or of an object of one."""
+    kind = value if isinstance(value, type) else type(value)
+    if isinstance(value, FunctionType) or is_foreign(kind.__module__):
+        return
+    for one in kind.__mro__:
+        if not is_foreign(one.__module__):
+            yield from (vars(one)[name] for name in names & set(vars(one)))
+
+
+def _code_of(value: Any, depth: int = _WRAPPED) -> Iterator[FunctionType]:
+    """Yield the function that a value is, or is made of, with those that a decorator has put it into."""
+    if not depth:
+        return
+    if isinstance(value, FunctionType):
+        yield value
+        inner = [cell.get(name) for cell, name in variables(value)]
+        around = [value.__dict__["__wrapped__"]] if "__wrapped__" in value.__dict__ else []
+        inner = [*around, *(one for one in inner if isinstance(one, (FunctionType, MethodType, partial)))]
+    elif isinstance(value, (staticmethod, classmethod, MethodType)):
+        inner = [value.__func__]
+    elif isinstance(value, property):
+        inner = [value.fget, value.fset]
+    elif isinstance(value, (partial, cached_property)):
+        inner = [value.func]
+    else:
+        return
+    for one in inner:
+        yield from _code_of(one, depth - 1)
 
 
 def is_foreign(name: Any) -> bool:

@@ -6,20 +6,22 @@ of the whole call, in float64 where the module runs in it. The module itself is 
 
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from flatout.ranks.fitness import is_compiled
 from flatout.ranks.group import PeerFailed, RankGroup, Together
+from flatout.ranks.held_state import HeldState
 from flatout.ranks.kept_values import kept_values, same_kept, since
 from flatout.ranks.local_rows import HERE
-from flatout.ranks.named_values import NamedValues
+from flatout.ranks.named_values import NamedValues, is_own
 from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
 from flatout.ranks.sharded.sharding import is_sharded
-from flatout.ranks.streams import Streams, same_streams
+from flatout.ranks.streams import Streams, same_streams, taken
 from flatout.ranks.whole_call import (
     Call,
     NotEqual,
@@ -28,8 +30,10 @@ from flatout.ranks.whole_call import (
     copied_call,
     first_text,
     gradients,
+    refuse_written_parameters,
     wanted_gradients,
     whole_call,
+    written_counts,
 )
 
 __all__ = ["CutForm", "CutResult", "NotTried", "prove"]
@@ -47,6 +51,7 @@ class CutForm:
     plan: RowPlan
     results: tuple[Dim, ...]
     structure: Any
+    depths: tuple[int | None, ...] = field(default=(), compare=False)  # dimensions of tensors among the results
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class CutResult:
     structure: Any
     tie: Any
     nodes: int = 0  # of the graph, that it has made
+    wrote: bool = False  # to lists or tables among its arguments
 
 
 class NotTried(str):
@@ -84,11 +90,13 @@ def prove(
     plans = [plan for plan in tried if plan.rows(shapes) >= group.size]
     if not plans:
         return "none of its arguments is a batch"
-    owned = NamedValues(list(call.module.modules())).generators()
-    before, group.tried, silenced = Streams(owned), True, logging.root.manager.disable
+    call.named = NamedValues(list(call.module.modules()))
+    call.generators = [*call.named.generators(), *HeldState(call.objects, is_own).generators]
+    before, group.tried, silenced = Streams(call.generators), True, logging.root.manager.disable
+    out, err = contextlib.redirect_stdout(Silence()), contextlib.redirect_stderr(Silence(sys.stderr))
     try:
         logging.disable(logging.CRITICAL)
-        with contextlib.redirect_stdout(Silence()):  # what the call says is said when it is made
+        with out, err:  # what the call says is said when it is made
             return _proven(call, run, (cut, join), plans, before, group)
     finally:
         logging.disable(silenced)
@@ -114,7 +122,7 @@ def _proven(
     if whole is None or reason:
         return NotTried(reason)
     for plan in plans:
-        form, failed = _tried(call, plan, whole, ways, exact, group, before)
+        form, failed = _tried(call, plan, whole, ways, exact, group)
         before.put_back()
         if form is not None:
             return form
@@ -126,18 +134,12 @@ def _proven(
 
 
 def _tried(
-    call: Call,
-    plan: RowPlan,
-    whole: WholeOutcome,
-    ways: tuple[Callable[..., Any], ...],
-    exact: bool,
-    group: RankGroup,
-    before: Streams,
+    call: Call, plan: RowPlan, whole: WholeOutcome, ways: tuple[Callable[..., Any], ...], exact: bool, group: RankGroup
 ) -> tuple[CutForm | None, str]:
     """Return the form in which the call can be cut by `plan`, None and the reason where it cannot."""
     form, reason = None, ""
     try:
-        form = _compared(call, plan, whole, ways, exact, group, before)
+        form = _compared(call, plan, whole, ways, exact, group)
     except PeerFailed:
         pass
     except Exception as error:
@@ -161,18 +163,19 @@ def _end(group: RankGroup, exchange: Together) -> bool:
 
 
 def _compared(
-    call: Call,
-    plan: RowPlan,
-    whole: WholeOutcome,
-    ways: tuple[Callable[..., Any], ...],
-    exact: bool,
-    group: RankGroup,
-    before: Streams,
+    call: Call, plan: RowPlan, whole: WholeOutcome, ways: tuple[Callable[..., Any], ...], exact: bool, group: RankGroup
 ) -> CutForm:
     cut, join = ways
     copied, leaves = copied_call(call, exact)
     held, asked = kept_values(copied), HERE.asked
-    result = cut(copied, leaves, call.structure, plan)
+    put_outside_back, counts = call.watched(), written_counts(copied)
+    try:
+        result = cut(copied, leaves, call.structure, plan)
+    finally:
+        outside = put_outside_back()
+    if outside or result.wrote:
+        raise NotEqual(outside or "it writes to its arguments")
+    refuse_written_parameters(call, copied, leaves, counts)
     if HERE.asked > asked and is_compiled(call.module, list(call.module.modules())):
         raise NotEqual("it is compiled, and draws random numbers or normalizes by its batch")
     kept = since(held, copied)
@@ -181,7 +184,7 @@ def _compared(
             raise NotEqual(f"it keeps what it computes of a batch in its attribute {name}")
     if not whole.has_structure(result.structure):
         raise NotEqual("its results have another structure for a part of a batch")
-    streams = before.now()
+    streams = taken(call.generators)
     total = plan.rows([tuple(leaf.shape) if _is_tensor(leaf) else None for leaf in leaves])
     own = (total // group.size) + (group.rank < total % group.size)
     dims = [_dim(one, part, total, own) for one, part in zip(whole.leaves, result.parts, strict=True)]
@@ -193,7 +196,8 @@ def _compared(
     found = _averaged(gradients(copied, leaves, joined), whole.gradients, wanted_gradients(copied, leaves), group)
     if whole.has_gradients:
         _same("gradients", found, whole.gradients, exact)
-    return CutForm(plan, tuple(dims), result.structure)
+    depths = tuple(part.dim() if _is_tensor(part) else None for part in result.parts)
+    return CutForm(plan, tuple(dims), result.structure, depths)
 
 
 def _dim(whole: Any, part: Any, total: int, own: int) -> Dim:

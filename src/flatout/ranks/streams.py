@@ -9,7 +9,7 @@ import torch
 
 from flatout.probe.core.seams import Seams, dressed
 
-__all__ = ["Streams", "begin_alike", "is_generator", "put_back", "remembered", "same_streams", "taken"]
+__all__ = ["Streams", "begin_alike", "is_generator", "put_back", "same_streams", "state_of", "taken"]
 
 
 def is_generator(value: Any) -> bool:
@@ -24,7 +24,7 @@ def taken(owned: Sequence[Any] = ()) -> tuple[Any, ...]:
     numpy = sys.modules.get("numpy")
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     own = torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy else None
-    return *own, devices, [_state_of(one) for one in owned]
+    return *own, devices, [state_of(one) for one in owned]
 
 
 def put_back(states: tuple[Any, ...], owned: Sequence[Any] = ()) -> None:
@@ -57,7 +57,8 @@ class Streams:
         put_back(self._states, self._owned)
 
 
-def _state_of(generator: Any) -> Any:
+def state_of(generator: Any) -> Any:
+    """Return where a generator stands."""
     if isinstance(generator, random.Random):
         return generator.getstate()
     bits = getattr(generator, "bit_generator", None)  # of NumPy's newer kind
@@ -72,20 +73,6 @@ def _set_state(generator: Any, state: Any) -> None:
         generator.set_state(state)
     else:
         bits.state = state
-
-
-def remembered(module: Any, owned: Sequence[Any] = ()) -> Callable[[], None]:
-    """Return what puts streams and the buffers of `module` back to where they are now."""
-    states = taken(owned)
-    buffers = [(each, each.detach().clone()) for each in module.buffers()]
-
-    def back() -> None:
-        put_back(states, owned)
-        with torch.no_grad():
-            for each, before in buffers:
-                each.copy_(before)
-
-    return back
 
 
 def same_streams(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:

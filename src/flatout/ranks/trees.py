@@ -3,12 +3,13 @@
 Two trees of one form have the same structure object where they are plain, so that comparing them takes no time.
 """
 
+from operator import is_
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["flattened", "put_together", "words_of"]
+__all__ = ["flattened", "left_as_given", "put_together", "words_of"]
 
 _LEAVES = (torch.Tensor, bool, int, float, str, type(None))  # exactly these: nobody has made trees of them
 _MOST = 8
@@ -35,6 +36,14 @@ def put_together(leaves: list[Any], structure: Any) -> Any:
         return leaves[0]
     number = _NUMBERS.get(id(structure))
     return (tuple(leaves), {}) if number == len(leaves) else tree_unflatten(leaves, structure)
+
+
+def left_as_given(args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> bool:
+    """Return whether lists and tables among the arguments still hold what was put together."""
+    if id(structure) in _NUMBERS:
+        return True
+    now, form = tree_flatten((args, kwargs))
+    return bool(form == structure) and all(map(is_, now, leaves))
 
 
 def words_of(structure: Any) -> str:

@@ -8,6 +8,7 @@ call may leave something behind that nobody sees, every rank makes it: then the 
 import contextlib
 import copy
 import io
+import logging
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +23,10 @@ from torch.utils._pytree import tree_flatten
 from flatout.machine import usable_cores
 from flatout.ranks.fitness import settings, written_out
 from flatout.ranks.group import RankGroup
+from flatout.ranks.held_state import HeldState, same_tensors
 from flatout.ranks.kept_values import Kept, kept_values, since
 from flatout.ranks.local_rows import HERE
-from flatout.ranks.named_values import NamedValues
+from flatout.ranks.named_values import NamedValues, is_foreign, is_own
 from flatout.ranks.outside_state import all_is_seen
 from flatout.ranks.sharded.sharding import backward_pass, share_of_gradient
 from flatout.ranks.streams import taken
@@ -37,8 +39,10 @@ __all__ = [
     "copied_call",
     "first_text",
     "gradients",
+    "refuse_written_parameters",
     "wanted_gradients",
     "whole_call",
+    "written_counts",
 ]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -52,6 +56,27 @@ class Call:
     module: Any
     leaves: list[Any]
     structure: Any
+    args: tuple[Any, ...] = ()  # as the script gives them
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    named: NamedValues | None = None  # values that its code names
+    generators: list[Any] = field(default_factory=list)  # of random numbers, that it may draw from
+
+    def watched(self) -> Callable[[], str]:
+        """Return what puts back whatever was written outside of the module, and says what that was, "" for nothing."""
+        self.named = self.named or NamedValues(list(self.module.modules()))
+        named, objects = self.named.kept(), HeldState(self.objects, is_own)
+
+        def put_back() -> str:
+            outside, given = named(), objects.put_back()
+            told = f"it writes to {outside} outside of it" if outside else ""
+            return told or (given and "it writes to its arguments")
+
+        return put_back
+
+    @property
+    def objects(self) -> list[Any]:
+        """Arguments that are neither tensors nor plain values."""
+        return [leaf for leaf in self.leaves if not isinstance(leaf, (torch.Tensor, *_PLAIN))]
 
 
 @dataclass(slots=True)
@@ -77,7 +102,17 @@ class WholeOutcome:
 
 
 class Silence(io.StringIO):
-    """What is printed during a trial, and not shown."""
+    """What is printed during a trial, and not shown; warnings go to `warned`, since Python gives each of them once."""
+
+    def __init__(self, warned: Any = None) -> None:
+        """Have heard nothing."""
+        super().__init__()
+        self._warned = warned
+
+    def write(self, text: str, /) -> int:
+        """Take a text down."""
+        warns = self._warned is not None and sys._getframe(1).f_globals.get("__name__") == "warnings"
+        return int(self._warned.write(text)) if warns else super().write(text)
 
     @property
     def has_heard(self) -> bool:
@@ -121,27 +156,28 @@ def _outcome(call: Call, run: Callable[..., Any], exact: bool) -> tuple[WholeOut
 
 
 def _reference(call: Call, run: Callable[..., Any], exact: bool) -> WholeOutcome:
-    named = NamedValues(list(call.module.modules()))
-    if named.iterator:
-        raise NotEqual(f"its code names the iterator {named.iterator}, of which a trial would take")
+    if call.named is not None and call.named.iterator:
+        raise NotEqual(f"its code names the iterator {call.named.iterator}, of which a trial would take")
     copied, leaves = copied_call(call, exact)
     versions = [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]
     held, modules = kept_values(copied), list(copied.modules())
-    before, put_back = settings(modules), named.kept()
+    before, put_back, counts = settings(modules), call.watched(), written_counts(copied)
+    logging.disable(logging.CRITICAL)  # loggers take down anew what they are asked
     try:
         outcome = WholeOutcome(*tree_flatten(run(copied, leaves, call.structure)))
     finally:
         outside = put_back()
     outcome.kept = since(held, copied)
     if outside:
-        raise NotEqual(f"it writes to {outside} outside of it")
-    if isinstance(sys.stdout, Silence) and sys.stdout.has_heard:
-        raise NotEqual("it prints, perhaps what it computes of its batch")
+        raise NotEqual(outside)
+    if any(isinstance(one, Silence) and one.has_heard for one in (sys.stdout, sys.stderr)) or _has_logged():
+        raise NotEqual("it prints or logs, perhaps what it computes of its batch")
     if versions != [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]:
         raise NotEqual("it writes to its arguments")
     changed = [name for name, value in settings(modules) if (name, value) not in before]
     if changed:
         raise NotEqual(f"it changes its attribute {changed[0]} in each call, and may decide by it")
+    refuse_written_parameters(call, copied, leaves, counts)
     strange = next((leaf for leaf in outcome.leaves if not isinstance(leaf, (torch.Tensor, *_PLAIN))), None)
     if strange is not None:
         raise NotEqual(f"it returns a {type(strange).__name__}")
@@ -149,13 +185,42 @@ def _reference(call: Call, run: Callable[..., Any], exact: bool) -> WholeOutcome
         raise NotEqual("it returns no tensor")
     if _has_others(outcome.leaves, [*copied.parameters(), *filter(_is_tensor, leaves)]):
         raise NotEqual("a tensor that is none of its parameters gets gradients in it")
-    outcome.streams = taken(named.generators())
+    outcome.streams = taken(call.generators)
     outcome.buffers = [each.detach().clone() for each in copied.buffers()]
     outcome.gradients = gradients(copied, leaves, outcome.leaves)
     if not all(map(_is_finite, [*outcome.leaves, *outcome.gradients])):
         raise NotEqual("its results are not finite")
     outcome.leaves = [leaf.detach() if _is_tensor(leaf) else leaf for leaf in outcome.leaves]
     return outcome
+
+
+def written_counts(module: Any) -> list[int]:
+    """Return how often each parameter was written to, whatever that has changed."""
+    return [0 if one.is_inference() else one._version for one in module.parameters()]
+
+
+def refuse_written_parameters(call: Call, copied: Any, leaves: Sequence[Any], counts: Sequence[int]) -> None:
+    """Raise where the call of a copy has written to parameters, or computed gradients; `counts`: those before it."""
+    if HERE.sharding is not None:
+        return
+    now = dict(copied.named_parameters())
+    before = dict(written_out(call.module).named_parameters())
+    if counts != written_counts(copied):
+        raise NotEqual("it writes to its parameters")
+    for name, one in now.items():
+        of = before.get(name)
+        if of is None or one.shape != of.shape or not same_tensors(one.detach(), of.detach().to(one.dtype)):
+            raise NotEqual(f"it writes to its parameter {name}")
+    if any(one.grad is not None for one in (*now.values(), *filter(_is_tensor, leaves)) if one.is_leaf):
+        raise NotEqual("it calls backward itself")
+
+
+def _has_logged() -> bool:
+    """Return whether a logger of the script was asked for what it would have shown."""
+    found: list[Any] = [logging.root, *list(logging.root.manager.loggerDict.values())]
+    loggers = [one for one in found if isinstance(one, logging.Logger) and not is_foreign(one.name)]
+    asked = ((one, level) for one in loggers if not one.disabled for level in tuple(getattr(one, "_cache", ())))
+    return any(level >= one.getEffectiveLevel() for one, level in asked)
 
 
 def _has_others(outputs: list[Any], known: list[Any]) -> bool:
@@ -236,7 +301,9 @@ def _one_for_all(call: Call, group: RankGroup) -> bool:
         return False
     modules = list(call.module.modules())
     tensors = [*call.module.parameters(), *call.module.buffers(), *filter(_is_tensor, call.leaves)]
-    can = all(one.device.type == "cpu" for one in tensors) and NamedValues(modules).are_all and all_is_seen(modules)
+    named = call.named or NamedValues(modules)
+    can = all(one.device.type == "cpu" for one in tensors) and not call.objects and named.are_all
+    can = can and all_is_seen(modules)
     return bool(group.everywhere(torch.tensor([int(can)])).all())
 
 
@@ -286,10 +353,7 @@ def _head(outcome: WholeOutcome) -> bytes:
     leaves, buffers = _forms(outcome.leaves), _forms(outcome.buffers)
     known = [one is not None for one in outcome.gradients]
     kept = {name: [_plain(one) for one in held] for name, held in outcome.kept.items()}
-    try:
-        return pickle.dumps((leaves, buffers, known, outcome.streams, kept, repr(outcome.structure)))
-    except Exception:  # of a class that has no name
-        return b""
+    return pickle.dumps((leaves, buffers, known, outcome.streams, kept, repr(outcome.structure)))
 
 
 def _forms(values: Sequence[Any]) -> list[Any]:

@@ -47,3 +47,31 @@ def test_one_value_for_each_channel_is_refused_as_torch_does():
         return True
 
     assert on_ranks(1, run) == [True]
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_gradients_of_gradients_are_those_of_one_process(affine):
+    x = torch.randn(6, 3, 4, dtype=torch.float64)
+    weight, bias = torch.randn(2, 3, dtype=torch.float64) if affine else (None, None)
+
+    def leaves():
+        return [None if one is None else one.clone().requires_grad_() for one in (x, weight, bias)]
+
+    def slopes(rows, call):
+        (found,) = torch.autograd.grad((call(rows).tanh() ** 2).sum(), rows, create_graph=True)
+        return (found.pow(2).sum(2).sqrt() - 1).pow(2).sum()
+
+    whole = leaves()
+    slopes(whole[0], lambda rows: torch.nn.functional.batch_norm(rows, None, None, *whole[1:], True)).backward()
+
+    def run(group):
+        own, sizes = leaves(), shares(6, 2)
+        rows = own[0].split(sizes)[group.rank]
+        slopes(rows, lambda part: _normalized(part, (None, None, 0.1), *own[1:], 1e-5, group)).backward()
+        return [one.grad for one in own if one is not None and one.grad is not None]
+
+    found = on_ranks(2, run)
+    wanted = [one.grad for one in whole if one is not None and one.grad is not None]
+    assert len(found[0]) == len(wanted) == (3 if affine else 1)
+    for one, other, of in zip(*found, wanted, strict=True):
+        torch.testing.assert_close(one + other, of)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
-from flatout.ranks.call_kinds import kind_of, known_kind
+from flatout.ranks.call_kinds import ResultHistory, kind_of, known_kind
 from flatout.ranks.proof import NotTried
 from flatout.ranks.whole_call import Call
 
@@ -63,3 +63,16 @@ def test_calls_are_proven_again_often_at_first_and_seldom_later():
     assert one.is_due
     one.calls = 32
     assert not one.is_due
+
+
+def test_a_call_that_returns_other_whole_numbers_is_proven_with_longer_and_longer_pauses():
+    one = ResultHistory()
+    assert not one.gives((b"0",), fresh=True)  # of the call that was proven
+    assert not one.gives((), fresh=False) and not one.gives((b"0",), fresh=False)
+    asked = [one.gives((b"%d" % number,), fresh=False) for number in range(1, 6)]
+    assert asked == [True, True, False, True, False]
+
+
+def test_calls_whose_results_have_another_form_are_made_twice_for_a_while():
+    one = ResultHistory()
+    assert [one.misfit() for _ in range(33)] == [False] * 32 + [True]

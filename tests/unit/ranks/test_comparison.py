@@ -1,12 +1,13 @@
 """Fingerprints of calls, of flatout.ranks.comparison, and random streams, of flatout.ranks.streams."""
 
 import random
+from types import SimpleNamespace
 
 import numpy
 import torch
 
 from flatout.probe.core.seams import Seams
-from flatout.ranks.comparison import fingerprint
+from flatout.ranks.comparison import fingerprint, trace_of
 from flatout.ranks.streams import begin_alike, put_back, same_streams, taken
 
 
@@ -63,3 +64,36 @@ def test_streams_that_nobody_seeds_begin_alike():
             seams.undo()
     put_back(states)
     assert found[0] == found[1]
+
+
+def trace(*parts, dims, depths, rows=2, structure="two", wrote=False):
+    result = SimpleNamespace(parts=list(parts), structure=structure, wrote=wrote)
+    result.tie = SimpleNamespace(rows=SimpleNamespace(number=rows))
+    return trace_of(result, SimpleNamespace(results=dims, depths=depths, structure="two"))
+
+
+def test_results_that_can_be_joined_have_one_kind():
+    form = {"dims": (0, None), "depths": (2, 0)}
+    one = trace(torch.ones(4, 3), torch.tensor(3.0), **form)
+    assert one.fits and len(one.numbers) == 1
+    assert trace(torch.zeros(6, 3), torch.tensor(3.0), rows=3, **form).kind == one.kind
+    assert trace(torch.zeros(4, 3), torch.tensor(2.5), **form).values != one.values
+    assert trace(torch.zeros(4, 3), torch.tensor(2.5), **form).numbers == ()
+    kinds = {
+        trace(torch.ones(4, 5), torch.tensor(3.0), **form).kind,
+        trace(torch.ones(2, 3), torch.tensor(3.0), **form).kind,
+        trace(torch.ones(4, 3).double(), torch.tensor(3.0), **form).kind,
+        trace(torch.ones(4, 3), torch.tensor(3), **form).kind,
+    }
+    assert len(kinds) == 4 and one.kind not in kinds
+
+
+def test_results_of_another_form_do_not_fit():
+    form = {"dims": (0, None), "depths": (2, None)}
+    assert trace(torch.ones(4, 3), 5, **form).fits
+    assert not trace(torch.ones(4), 5, **form).fits
+    assert not trace(torch.ones(3, 3), 5, **form).fits
+    assert not trace(torch.ones(4, 3), torch.ones(()), **form).fits
+    assert not trace(torch.ones(4, 3), 5, structure="other", **form).fits
+    assert not trace(torch.ones(4, 3), 5, wrote=True, **form).fits
+    assert trace(torch.ones(4, 3), 5, wrote=True, **form).kind != trace(torch.ones(4), 5, **form).kind

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from flatout.ranks.kept_values import kept_values, same_kept, since
+from flatout.ranks.kept_values import kept_values, remembered, same_kept, since
+from flatout.ranks.named_values import NamedValues
 
 
 def test_tensors_arrays_and_numbers_that_attributes_hold_are_found():
@@ -65,3 +66,42 @@ def test_what_has_changed_since_is_found_also_in_an_array_that_was_written_to():
 def test_what_a_part_leaves_is_held_against_what_the_whole_leaves(one, other, same):
     assert same_kept([one], [other]) is same
     assert not same_kept([one], [other, other])
+
+
+def test_a_tensor_that_was_written_to_in_its_place_has_changed():
+    module = nn.Linear(2, 2)
+    module.usage, module.stream = torch.zeros(3), torch.Generator()
+    before = kept_values(module)
+    assert since(before, module) == {}
+    module.usage.data[1] += 1
+    torch.rand(1, generator=module.stream)
+    assert sorted(since(before, module)) == ["stream", "usage"]
+
+
+class Leaving(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self._calls, self.level, self.told = 0, 0.5, {"sizes": [1]}
+        self.usage, self.stream = torch.zeros(2), torch.Generator()
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("last", torch.zeros(2))
+
+    def forward(self, meter):
+        self._calls, self.level, self.extra = self._calls + 1, self.level / 2, True
+        self.told["sizes"].append(2)
+        self.usage += torch.rand(2, generator=self.stream)
+        self.count = self.count + 1
+        self.last.add_(torch.rand(2))
+        meter.append(1)
+
+
+def test_a_call_that_does_not_count_leaves_nothing():
+    module, meter = Leaving(), []
+    count, streams = module.count, (torch.get_rng_state(), module.stream.get_state())
+    put_back = remembered([module], [meter], NamedValues([module]))
+    module(meter)
+    put_back()
+    assert (module._calls, module.level, module.told, meter) == (0, 0.5, {"sizes": [1]}, [])
+    assert module.count is count and count == 0 and not hasattr(module, "extra")
+    assert not module.usage.any() and not module.last.any()
+    assert torch.equal(streams[0], torch.get_rng_state()) and torch.equal(streams[1], module.stream.get_state())

@@ -1,7 +1,11 @@
 """A call tried on copies: what speaks against cutting it, and what a trial leaves behind."""
 
+import io
 import logging
+import sys
+from types import FunctionType
 
+import numpy
 import pytest
 import torch
 from tests.unit.ranks.in_threads import on_ranks
@@ -10,8 +14,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from flatout.ranks.local_rows import HERE, OwnRows
 from flatout.ranks.proof import CutForm, CutResult, NotTried, prove
-from flatout.ranks.whole_call import Call
+from flatout.ranks.whole_call import Call, Silence
 
+LOGGER = logging.getLogger("script")
+HISTORY, COUNTS = {"sizes": []}, numpy.zeros(2)
 TABLE = nn.Parameter(torch.ones(3))
 
 
@@ -57,6 +63,13 @@ def test_a_module_of_independent_rows_is_cut():
         (lambda self, x: setattr(self, "calls", getattr(self, "calls", 0) + 1) or x, "attribute calls"),
         (lambda self, x: x / 0, "not finite"),
         (lambda self, x: {"found": object(), "x": x}, "returns a object"),
+        (lambda self, x: logging.getLogger("script").warning("rows") or x, "prints or logs"),
+        (lambda self, x: sys.stderr.write("rows") and x, "prints or logs"),
+        (lambda self, x: self.inner.weight.data.mul_(0.5) is None or x, "its parameter inner.weight"),
+        (lambda self, x: torch.no_grad()(self.inner.weight.clamp_)(-99, 99) is None or x, "writes to its parameters"),
+        (lambda self, x: x.sum().backward() or x.detach(), "calls backward itself"),
+        (lambda self, x: HISTORY["sizes"].append(len(x)) or x, "writes to a list"),
+        (lambda self, x: COUNTS.__iadd__(len(x)) is None or x, "writes to an array"),
     ],
 )
 def test_what_is_not_tried_is_told_apart_from_rows_that_depend_on_each_other(act, word):
@@ -85,3 +98,17 @@ def test_a_trial_says_nothing_and_moves_no_stream(capsys, caplog):
     assert "after it" in caplog.text
     torch.randn(4, 3)
     assert not torch.equal(before, torch.get_rng_state())
+
+
+def test_what_a_logger_would_not_show_is_no_output():
+    assert isinstance(proven(Calling(lambda self, x: LOGGER.debug("not shown") or x), torch.randn(4, 3)), CutForm)
+    assert (HISTORY, COUNTS.tolist()) == ({"sizes": []}, [0, 0])
+
+
+def test_a_warning_is_shown_and_is_no_output():
+    shown = io.StringIO()
+    silence = Silence(shown)
+    FunctionType((lambda out: out.write("seldom")).__code__, {"__name__": "warnings"})(silence)
+    assert shown.getvalue() == "seldom" and not silence.has_heard
+    silence.write("often")
+    assert silence.has_heard and shown.getvalue() == "seldom"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from flatout.ranks.hosts.addresses import split_endpoint
+from flatout.ranks.hosts.left_over import end_left_over, end_ranks, wait_for_ranks
 from flatout.ranks.hosts.links import HostLinks
-from flatout.ranks.left_over import end_left_over, end_ranks, wait_for_ranks
 from flatout.schema.ranks import (
     END_FILE,
     GROUP_FILE,

@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 
-from flatout.ranks import left_over
+from flatout.ranks.hosts import left_over
 from flatout.schema.ranks import LAUNCHER_VARIABLE, SESSION_VARIABLE
 
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
