@@ -63,7 +63,7 @@ def _command(name: str, command: click.Command, parent: click.Context) -> str:
     context = click.Context(command, info_name=name, parent=parent)
     usage = " ".join([f"flatout {name}", *command.collect_usage_pieces(context)])
     rows = [
-        f"| `{declared}` | {_cell(told)} |"
+        f"| `{_cell(declared)}` | {_cell(told)} |"
         for option in command.params
         if isinstance(option, click.Option)
         for declared, told in [option.get_help_record(context) or ("", "")]

@@ -66,8 +66,7 @@ def diagnose(
     from flatout.cli.ranks import require_names
 
     if wants_loader(only):
-        benchmark_loaders(words, budget_s=budget_s, out=out, json_file=json_file, verbose=verbose)
-        return
+        return benchmark_loaders(words, budget_s=budget_s, out=out, json_file=json_file, verbose=verbose)
     require_names("--only", only)
     codes = rule_codes(only)
     _check_whole(whole, steps, json_file)

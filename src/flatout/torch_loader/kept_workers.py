@@ -8,7 +8,7 @@ import contextlib
 import copy
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from flatout.torch_loader.lookahead import Peeking
 from flatout.torch_loader.reseeding import Begin, NotingCollate, Reseed
@@ -160,7 +160,7 @@ class StayingWorkers:
         """
         from torch.utils.data._utils.worker import _ResumeIteration
 
-        iterator, answers = self._iterator, list[object]()
+        iterator, answers = cast("Any", self._iterator), list[object]()
         receive = iterator._get_data
 
         def noted() -> Any:

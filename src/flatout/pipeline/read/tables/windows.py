@@ -158,7 +158,7 @@ class _FoundColumns:
 
     def batch(self, places: torch.Tensor) -> dict[str, Any]:
         try:
-            found = list(self._found(places, TableColumns.batch))
+            found: list[tuple[torch.Tensor, dict[str, Any]]] = list(self._found(places, TableColumns.batch))
         except BadTable:
             for name, values in zip(self.names, self.values(places), strict=True):
                 null = [place for place, value in zip(places.tolist(), values, strict=True) if value is None]
