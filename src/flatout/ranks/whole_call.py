@@ -219,7 +219,8 @@ def _has_logged() -> bool:
     """Return whether a logger of the script was asked for what it would have shown."""
     found: list[Any] = [logging.root, *list(logging.root.manager.loggerDict.values())]
     loggers = [one for one in found if isinstance(one, logging.Logger) and not is_foreign(one.name)]
-    asked = ((one, level) for one in loggers if not one.disabled for level in tuple(getattr(one, "_cache", ())))
+    tables = [(one, table) for one in loggers if not one.disabled for table in vars(one).values()]
+    asked = ((one, level) for one, table in tables if type(table) is dict for level in tuple(table))
     return any(level >= one.getEffectiveLevel() for one, level in asked)
 
 
