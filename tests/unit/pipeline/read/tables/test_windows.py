@@ -1,5 +1,6 @@
 """Tables of which a window is in memory: the rows that pyarrow lists, in an order of windows, or an error."""
 
+import gc
 import io
 import pickle
 import weakref
@@ -209,11 +210,14 @@ def test_forked_workers_read_a_remote_table_by_a_file_system_of_their_own(shop, 
 
 
 def said_by(loader):
-    """Return what is wrong with a table, and let the loader's workers go, which a traceback would hold."""
+    """Return what is wrong with a table, and let the loader's workers go, which the error's traceback holds."""
+    said = ""
     try:
-        return list(loader)
+        list(loader)
     except BadTable as error:
-        return str(error)
+        said = str(error)
+    gc.collect()  # torch's own frame refers to the error that it raised
+    return said
 
 
 def written_again(_worker):
