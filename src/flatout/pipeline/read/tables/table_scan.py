@@ -302,7 +302,7 @@ class TablePiece:
         if not hasattr(self.fragment, "row_groups"):
             return 1.0
         group = self.fragment.metadata.row_group(self.number)
-        return float(max(1.0, _num_bytes(group, self.scan.schema.names) / max(1, group.num_rows)))
+        return max(1.0, _num_bytes(group, self.scan.schema.names) / max(1, int(group.num_rows)))
 
     def num_rows(self) -> int:
         """Return how many rows the condition leaves.

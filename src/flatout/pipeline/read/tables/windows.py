@@ -165,7 +165,8 @@ class _FoundColumns:
                 refuse_nulls(name, null, len(places))
             raise
         if len(found) == 1:
-            return found[0][1]
+            whole: dict[str, Any] = found[0][1]
+            return whole
         back = torch.cat([which for which, _ in found]).argsort()
         return {name: self._joined(name, [batch[name] for _, batch in found], back, places) for name in self.names}
 
