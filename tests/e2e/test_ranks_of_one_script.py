@@ -166,22 +166,37 @@ def test_ranks_with_other_data_are_stopped_with_what_they_are_at(flatout):
     assert "stopped: ranks went different ways: call 1, of Linear with [8, 8], is made with other data" in ended.err
 
 
-def test_a_tensor_that_leaves_a_call_past_its_results_stops_the_training(flatout):
-    script = """
+LEAKING = """
 import collections
 import torch
-kept = collections.deque()
+torch.manual_seed(0)
+{makes}
 class Leaking(torch.nn.Linear):
     def forward(self, x):
         out = super().forward(x)
-        kept.append(out.pow(2).mean())
+        {keep}(out.pow(2).mean())
         return out
 model = Leaking(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
-(model(torch.randn(6, 4)).mean() + kept[-1]).backward()
-print("went on")
+for _ in range(3):
+    loss = model(torch.randn(6, 4)).mean() + {kept}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print("went on", loss.item())
 """
+
+
+def test_a_tensor_that_leaves_a_call_by_a_queue_that_its_code_names_is_made_by_every_rank(flatout):
+    script = LEAKING.format(makes="kept = collections.deque()", keep="kept.append", kept="kept[-1]")
     ended = on_ranks(flatout, script)
+    assert ended.code == 0, ended.err
+    assert ended.out == plain(flatout)
+    assert ended.out.count("went on") == 3
+
+
+def test_a_tensor_that_leaves_a_call_past_its_results_stops_the_training(flatout):
+    ended = on_ranks(flatout, LEAKING.format(makes="", keep="torch.kept =", kept="torch.kept"))
     assert ended.code == 1
     assert "Leaking hands out something by other ways than its results" in ended.err
     assert "went on" not in ended.out
