@@ -6,34 +6,59 @@ nothing but a question to the system.
 
 import io
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["IMMUTABLE", "ArchiveDirectories", "copied", "is_plain_file", "slots_of"]
+from flatout.kept.known_files import KnownFiles
+
+__all__ = ["IMMUTABLE", "MARK", "ArchiveDirectories", "copied", "is_plain_file", "slots_of", "unfolded"]
 
 _MOST_SEEN, _MOST_ENTRIES = 10_000, 400_000
 
 IMMUTABLE = (type(None), bool, int, float, str, bytes)
 
-Directory = TypeVar("Directory")
+MARK = "_flatout_members"
+"""The attribute of an archive that has members which were not read."""
+
+
+class _Directory(Protocol):
+    @property
+    def infos(self) -> list[Any]: ...
+
+
+Directory = TypeVar("Directory", bound=_Directory)
+
+
+Key = tuple[Any, ...]
+"""The identity of a file, and in which way it is read."""
 
 
 class ArchiveDirectories(Generic[Directory]):
     """Directories by key: the identity of a file, and in which way it is read."""
 
-    def __init__(self) -> None:
-        """Know none yet."""
-        self._seen: OrderedDict[object, None] = OrderedDict()
-        self._kept: OrderedDict[object, tuple[Directory, int]] = OrderedDict()
+    def __init__(self, files: KnownFiles) -> None:
+        """Know none yet; `files` says of which files something may be kept."""
+        self._files = files
+        self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._kept: OrderedDict[Key, tuple[Directory, int]] = OrderedDict()
         self._entries = 0
 
-    def known(self, key: object) -> Directory | None:
+    def known(self, key: Key) -> Directory | None:
         """Return the directory that is kept under `key`."""
-        found = self._kept.get(key)
+        found = None if self._files.is_mapped(key[0]) else self._kept.get(key)
         return found[0] if found is not None else None
 
-    def is_met_again(self, key: object) -> bool:
-        """Return whether an archive was read before, and note that it is read now."""
+    def met(self, key: Key, number: int, name: str, read: Callable[[], Directory | None]) -> None:
+        """Keep what `read()` gives of an archive that was read just now, unless that is the first time, or not right.
+
+        `number`, `name`: the descriptor and the name of its file.
+        """
+        if self._is_met_again(key) and self._files.may_keep(number, name, key[0]):
+            directory = read()
+            if directory is not None:
+                self._keep(key, directory, len(directory.infos))
+
+    def _is_met_again(self, key: Key) -> bool:
         if key in self._seen:
             return True
         self._seen[key] = None
@@ -41,7 +66,7 @@ class ArchiveDirectories(Generic[Directory]):
             self._seen.popitem(last=False)
         return False
 
-    def keep(self, key: object, directory: Directory, entries: int) -> None:
+    def _keep(self, key: Key, directory: Directory, entries: int) -> None:
         """Keep a directory of so many entries; those kept longest go where there are too many."""
         if entries > _MOST_ENTRIES:
             return
@@ -50,6 +75,19 @@ class ArchiveDirectories(Generic[Directory]):
         while self._entries > _MOST_ENTRIES:
             _, (_, number) = self._kept.popitem(last=False)
             self._entries -= number
+
+
+def unfolded(lists: Sequence[str]) -> Callable[[Any, str], Any]:
+    """Return what stands for `__getattr__`, which archives have none of: it fills in `lists` that are not there."""
+
+    def absent(archive: Any, name: str) -> Any:
+        members = vars(archive).get(MARK) if name in lists else None
+        if members is None:
+            return object.__getattribute__(archive, name)  # raises what it would raise
+        members.unfold(archive)
+        return vars(archive)[name]
+
+    return absent
 
 
 def is_plain_file(file: Any) -> bool:

@@ -10,13 +10,20 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from flatout.kept.archive_directories import IMMUTABLE, ArchiveDirectories, copied, is_plain_file, slots_of
+from flatout.kept.archive_directories import (
+    IMMUTABLE,
+    MARK,
+    ArchiveDirectories,
+    copied,
+    is_plain_file,
+    slots_of,
+    unfolded,
+)
 from flatout.kept.known_files import KnownFiles, identity_of
 
 __all__ = ["TarDirectories"]
 
 _LISTS = ("members", "_loaded", "offset")
-_MARK = "_flatout_members"
 _ARCHIVE: Any = tarfile.TarFile
 _INFO = tarfile.TarInfo
 _SLOTS = slots_of(_INFO)
@@ -31,8 +38,9 @@ class TarDirectories:
 
     def __init__(self, files: KnownFiles, acted: Callable[[], None]) -> None:
         """Keep nothing yet; `acted` is told of each archive whose headers are not read."""
-        self._files, self._acted = files, acted
-        self._kept: ArchiveDirectories[_TarDirectory] = ArchiveDirectories()
+        self._acted = acted
+        self._kept: ArchiveDirectories[_TarDirectory] = ArchiveDirectories(files)
+        self.absent = unfolded(_LISTS)
 
     def loading(self, original: Call) -> Call:
         """Return what stands for `TarFile._load`."""
@@ -47,11 +55,7 @@ class TarDirectories:
                 return original(archive)
             before = dict(vars(archive))
             result = original(archive)
-            number = archive.fileobj.fileno()
-            if self._kept.is_met_again(key) and self._files.may_keep(number, str(archive.name), key[0]):
-                directory = _directory(archive, before)
-                if directory is not None:
-                    self._kept.keep(key, directory, len(directory.infos))
+            self._kept.met(key, archive.fileobj.fileno(), str(archive.name), lambda: _directory(archive, before))
             return result
 
         return load
@@ -62,25 +66,16 @@ class TarDirectories:
         def getmember(archive: Any, name: Any) -> Any:
             if type(name) is not str or archive.closed:
                 return original(archive, name)
-            members = vars(archive).get(_MARK) or self._opened(archive)
+            members = vars(archive).get(MARK) or self._opened(archive)
             found = members.find(archive, name.rstrip("/")) if members is not None else None
             return original(archive, name) if found is None else found
 
         return getmember
 
-    @staticmethod
-    def absent(archive: Any, name: str) -> Any:
-        """Stand for `TarFile.__getattr__`, which there is none of: fill in what reading all headers would have."""
-        members = vars(archive).get(_MARK) if name in _LISTS else None
-        if members is None:
-            return object.__getattribute__(archive, name)  # raises what it would raise
-        members.unfold(archive)
-        return vars(archive)[name]
-
     def _opened(self, archive: Any) -> "_Members | None":
         """Let `archive` stand as if it had read all headers; None where they are not known, or it is past its start."""
         key = _key(archive)
-        known = self._kept.known(key) if key is not None and not self._files.is_mapped(key[0]) else None
+        known = self._kept.known(key) if key is not None else None
         if known is None or not known.begins_with(archive.firstmember):
             return None
         self._acted()
@@ -104,7 +99,7 @@ class _TarDirectory:
     def give(self, archive: Any) -> "_Members":
         """Let `archive` stand as if it had read all headers."""
         held = vars(archive)
-        members = held[_MARK] = _Members(self, held["members"])
+        members = held[MARK] = _Members(self, held["members"])
         held["firstmember"] = None
         for name in _LISTS:
             del held[name]
@@ -125,7 +120,7 @@ class _Members:
         """Return the member of that name; None where there is none, or the archive's own list has to be searched."""
         with self._lock:
             names, place = self._directory.names, self._directory.places.get(name)
-            if place is None or _MARK not in vars(archive):
+            if place is None or MARK not in vars(archive):
                 return None
             renamed = any(info.name != names[at] for at, info in self._copies.items())
             if renamed or len(self._copies) > _MOST_COPIES:
@@ -140,7 +135,7 @@ class _Members:
             if len(self._members) < len(infos):
                 self._members[1:] = [self._copy(place) for place in range(1, len(infos))]
             vars(archive).update(members=self._members, _loaded=True, offset=self._directory.offset)
-            vars(archive).pop(_MARK, None)
+            vars(archive).pop(MARK, None)
 
     def _copy(self, place: int) -> Any:
         if place not in self._copies:

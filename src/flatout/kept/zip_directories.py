@@ -9,13 +9,20 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from flatout.kept.archive_directories import IMMUTABLE, ArchiveDirectories, copied, is_plain_file, slots_of
+from flatout.kept.archive_directories import (
+    IMMUTABLE,
+    MARK,
+    ArchiveDirectories,
+    copied,
+    is_plain_file,
+    slots_of,
+    unfolded,
+)
 from flatout.kept.known_files import KnownFiles, identity_of
 
 __all__ = ["ZipDirectories"]
 
 _LISTS = ("filelist", "NameToInfo")
-_MARK = "_flatout_members"
 _INFO = zipfile.ZipInfo
 
 Read = Callable[..., Any]
@@ -26,8 +33,9 @@ class ZipDirectories:
 
     def __init__(self, files: KnownFiles, acted: Callable[[], None]) -> None:
         """Keep nothing yet; `acted` is told of each directory that is not read."""
-        self._files, self._acted = files, acted
-        self._kept: ArchiveDirectories[_ZipDirectory] = ArchiveDirectories()
+        self._acted = acted
+        self._kept: ArchiveDirectories[_ZipDirectory] = ArchiveDirectories(files)
+        self.absent = unfolded(_LISTS)
 
     def reading(self, original: Read) -> Read:
         """Return what stands for `ZipFile._RealGetContents`."""
@@ -37,18 +45,14 @@ class ZipDirectories:
             if key is None:
                 original(archive)
                 return
-            known = None if self._files.is_mapped(key[0]) else self._kept.known(key)
+            known = self._kept.known(key)
             if known is not None:
                 known.give(archive)
                 self._acted()
                 return
             before = dict(vars(archive))
             original(archive)
-            number = archive.fp.fileno()
-            if self._kept.is_met_again(key) and self._files.may_keep(number, str(archive.filename), key[0]):
-                directory = _directory(archive, before)
-                if directory is not None:
-                    self._kept.keep(key, directory, len(directory.infos))
+            self._kept.met(key, archive.fp.fileno(), str(archive.filename), lambda: _directory(archive, before))
 
         return read
 
@@ -56,7 +60,7 @@ class ZipDirectories:
         """Return what stands for `ZipFile.getinfo`."""
 
         def getinfo(archive: Any, name: Any) -> Any:
-            members = vars(archive).get(_MARK)
+            members = vars(archive).get(MARK)
             found = members.find(archive, name) if members is not None and type(name) is str else None
             return original(archive, name) if found is None else found
 
@@ -66,19 +70,10 @@ class ZipDirectories:
         """Return what stands for `ZipFile.namelist`."""
 
         def namelist(archive: Any) -> Any:
-            members = vars(archive).get(_MARK)
+            members = vars(archive).get(MARK)
             return original(archive) if members is None else members.names()
 
         return namelist
-
-    @staticmethod
-    def absent(archive: Any, name: str) -> Any:
-        """Stand for `ZipFile.__getattr__`, which there is none of: fill the lists of members in that are not there."""
-        members = vars(archive).get(_MARK) if name in _LISTS else None
-        if members is None:
-            return object.__getattribute__(archive, name)  # raises what it would raise
-        members.unfold(archive)
-        return vars(archive)[name]
 
 
 class _ZipDirectory:
@@ -95,7 +90,7 @@ class _ZipDirectory:
         held.update(self._set)
         for name in _LISTS:
             del held[name]
-        held[_MARK] = _Members(self)
+        held[MARK] = _Members(self)
         archive.fp.seek(self._position)
 
 
@@ -130,7 +125,7 @@ class _Members:
                 by_name = {name: infos[place] for name, place in self._directory.places.items()}
                 self._lists = {"filelist": infos, "NameToInfo": by_name}
             vars(archive).update(self._lists)
-            vars(archive).pop(_MARK, None)
+            vars(archive).pop(MARK, None)
 
     def _copy(self, place: int) -> Any:
         if place not in self._copies:

@@ -10,6 +10,7 @@ import random
 import threading
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -183,7 +184,7 @@ def test_files_of_other_machines_and_mapped_ones_are_left_alone(fix, path, monke
     assert fix.acted == 0
     assert fix.left == ["a.zip lies on a file system that may tell late (nfs4)"]
     monkeypatch.setattr(known_files, "_kind_of", lambda device: "ext4")
-    fix.zips._files._telling.clear()
+    fix.zips._kept._files._telling.clear()
     warm(path, 3)
     assert fix.acted == 2
     mapped = np.memmap(path, np.uint8, "r+")
@@ -304,12 +305,20 @@ def test_any_order_of_questions_gets_the_same_answers(fix, path):
 
 
 def test_memory_is_bounded():
-    kept = ArchiveDirectories()
+    kept = ArchiveDirectories(SimpleNamespace(is_mapped=lambda identity: False, may_keep=lambda *of: True))
+
+    def listed(entries):
+        return SimpleNamespace(infos=range(entries))
+
+    def met(key, entries):
+        for _ in range(2):  # nothing is kept of the first time
+            kept.met((key,), 0, "", lambda: listed(entries))
+
     for number in range(6):
-        kept.keep(number, f"directory {number}", 150_000)
-    assert [kept.known(number) for number in range(6)] == [None] * 4 + ["directory 4", "directory 5"]
-    kept.keep("large", "too large", 400_001)
-    assert kept.known("large") is None
-    assert not any(kept.is_met_again(number) for number in range(10_001))
-    assert kept.is_met_again(10_000)
-    assert not kept.is_met_again(0)
+        met(number, 150_000)
+    assert [kept.known((number,)) for number in range(6)] == [None] * 4 + [listed(150_000)] * 2
+    met("large", 400_001)
+    assert kept.known(("large",)) is None
+    assert not any(kept._is_met_again((number,)) for number in range(10, 10_011))
+    assert kept._is_met_again((10_010,))
+    assert not kept._is_met_again((10,))
