@@ -150,6 +150,7 @@ def test_fixes_for_samples_that_do_not_come_again_are_neither_offered_nor_tried_
     assert not named & {"compiled-input", "cached-input"}
 
 
+@pytest.mark.alone
 def test_workers_are_tried_on_random_samples_by_predicted_streams(tune):
     _, _, report = tune(DRAWS, "loader-workers", budget="150s")
     assert [trial["fix"] for trial in report["trials"]]

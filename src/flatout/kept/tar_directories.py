@@ -36,11 +36,12 @@ Call = Callable[..., Any]
 class TarDirectories:
     """Answers what `TarFile` reads of the headers of a file that is as it was."""
 
+    absent = staticmethod(unfolded(_LISTS))  # one function: of a class that has it already, it is known as ours
+
     def __init__(self, files: KnownFiles, acted: Callable[[], None]) -> None:
         """Keep nothing yet; `acted` is told of each archive whose headers are not read."""
         self._acted = acted
         self._kept: ArchiveDirectories[_TarDirectory] = ArchiveDirectories(files)
-        self.absent = unfolded(_LISTS)
 
     def loading(self, original: Call) -> Call:
         """Return what stands for `TarFile._load`."""

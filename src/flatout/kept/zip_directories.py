@@ -31,11 +31,12 @@ Read = Callable[..., Any]
 class ZipDirectories:
     """Answers what `ZipFile` reads of the directory of a file that is as it was."""
 
+    absent = staticmethod(unfolded(_LISTS))  # one function: of a class that has it already, it is known as ours
+
     def __init__(self, files: KnownFiles, acted: Callable[[], None]) -> None:
         """Keep nothing yet; `acted` is told of each directory that is not read."""
         self._acted = acted
         self._kept: ArchiveDirectories[_ZipDirectory] = ArchiveDirectories(files)
-        self.absent = unfolded(_LISTS)
 
     def reading(self, original: Read) -> Read:
         """Return what stands for `ZipFile._RealGetContents`."""

@@ -5,7 +5,6 @@ import functools
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from flatout.watch.files.file_questions import Asked, asked_of_files, may_be_dat
 from flatout.watch.files.opened_files import OpenedFiles, files_held
 from flatout.watch.forked_copy import ask_a_copy, in_a_copy
 from flatout.watch.memory.object_graph import available
+from flatout.watch.other_threads import other_threads_act
 from flatout.watch.refused_writes import refused_write
 from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard
@@ -71,7 +71,7 @@ def rehearse(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     if answer.wrote:
         return Rehearsal(f"{name} writes to {answer.wrote} while it is read")
     found: Rehearsal = answer.value
-    if found.changes and threading.active_count() > 1 and not found.reason:
+    if found.changes and not found.reason and other_threads_act():
         return Rehearsal(f"{name} changes while it is read, and other threads run that may change it, too")
     return found
 

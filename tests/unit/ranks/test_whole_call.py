@@ -10,6 +10,7 @@ from tests.unit.ranks.in_processes import on_ranks
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from flatout.machine import usable_cores
 from flatout.ranks import whole_call
 from flatout.ranks.exchanged import Tie
 from flatout.ranks.local_rows import HERE, OwnRows
@@ -108,11 +109,12 @@ def joined(group):
 
 
 def proven(module, batch, size=2, *, alone=False):
-    """What each rank finds, and how many whole calls each has made."""
+    """What each rank finds, on how many threads it made each whole call, and on how many it computes afterwards."""
 
     def act(group):
-        calls, own = [], whole_call._reference
-        whole_call._reference = lambda *args: calls.append(torch.get_num_threads()) or own(*args)
+        calls, asked, own = [], [1], whole_call._reference
+        whole_call._reference = lambda *args: calls.append(asked[-1]) or own(*args)
+        whole_call._set_num_threads = asked.append  # a forked process must not start threads: its parent may have some
         if alone:
             whole_call._one_for_all = lambda call, group: False
 
@@ -120,12 +122,11 @@ def proven(module, batch, size=2, *, alone=False):
             args, kwargs = tree_unflatten(leaves, structure)
             return module(*args, **kwargs)
 
-        torch.set_num_threads(1)
         random.seed(0), numpy.random.seed(0)  # each forked process begins them anew
         found = prove(Call(module, *tree_flatten(((batch,), {}))), run, cut(group), joined(group), group)
         kind = "cut" if isinstance(found, CutForm) else "not tried" if isinstance(found, NotTried) else "whole"
         told = found.results if isinstance(found, CutForm) else str(found)
-        return kind, told, len(calls), torch.get_num_threads()
+        return kind, told, calls, asked[-1]
 
     return on_ranks(size, act)
 
@@ -140,7 +141,8 @@ def batch(rows=10):
 def test_one_rank_makes_it_for_all_and_threads_are_as_before(size):
     found = proven(Plain(), batch(), size)
     assert [one[0] for one in found] == ["cut"] * size, found
-    assert [one[2] for one in found] == [1, *[0] * (size - 1)]
+    assert [len(one[2]) for one in found] == [1, *[0] * (size - 1)]
+    assert found[0][2] == [min(size, usable_cores())]  # the threads of all
     assert {one[3] for one in found} == {1}
 
 
@@ -148,21 +150,21 @@ def test_one_rank_makes_it_for_all_and_threads_are_as_before(size):
 def test_ranks_find_what_each_finds_that_makes_the_call_itself(kind):
     module = kind()
     together, alone = proven(module, batch()), proven(module, batch(), alone=True)
-    assert sum(one[2] for one in together) * 2 == sum(one[2] for one in alone), (together, alone)
+    assert sum(len(one[2]) for one in together) * 2 == sum(len(one[2]) for one in alone), (together, alone)
     assert [one[:1] for one in together] == [one[:1] for one in alone]
     assert together[0][1] == together[1][1] and alone[0][1] == alone[1][1]
     assert (together[0][0] == "cut") == (kind is Plain), together
 
 
 def test_where_something_may_stay_behind_unseen_every_rank_makes_it():
-    assert [one[2] for one in proven(Drawing(), batch())] == [1, 1]
+    assert [len(one[2]) for one in proven(Drawing(), batch())] == [1, 1]
 
 
 def test_what_is_no_plain_tensor_is_not_handed_on(monkeypatch):
     monkeypatch.setattr(whole_call, "_head", lambda outcome: b"")
     found = proven(Plain(), batch())
     assert [one[0] for one in found] == ["cut", "cut"], found
-    assert [one[2] for one in found] == [1, 1]
+    assert [len(one[2]) for one in found] == [1, 1]
 
 
 def test_a_reason_of_the_one_that_makes_it_is_that_of_all():
