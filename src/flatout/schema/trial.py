@@ -96,7 +96,8 @@ class Candidate:
     ceiling: float = 1.0  # the most it could give here, as a factor; 1.0: nothing
     least: float = 0.0  # what that must have become when its turn comes: in steps that others have shortened it is more
     switchable: bool = False  # can be switched on and off inside one process, between steps
-    whole_epochs: bool = False  # what it shortens lies between the steps: blocks must be whole epochs
+    whole_epochs: bool = False  # what it shortens lies between the steps, too: blocks should be whole epochs
+    in_steps: float = 1.0  # what it is hoped to give in the steps themselves, as a factor
     reasons: tuple[str, ...] = ()  # codes of the findings it addresses
     weakest: Equivalence | None = None  # class that it may have instead, where nobody knows which one it has
 

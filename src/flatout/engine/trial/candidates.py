@@ -34,6 +34,7 @@ class Prospect:
     reach: float  # the ceiling in a step whose input is cured already, if that is not what it cures
     reasons: tuple[str, ...]  # codes of those findings
     between: bool  # some of these are about what lies between the steps
+    in_steps: float  # what those about the steps promise, as a factor
 
     @classmethod
     def of(cls, fix: Fix, run: Run, breakdown: Breakdown, findings: Sequence[Finding]) -> "Prospect":
@@ -42,8 +43,12 @@ class Prospect:
         hoped = max((finding.max_speedup for finding in addressed), default=1.0)
         ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
         reach = lifted(ceiling, _rest(fix, breakdown))
-        between = any(finding.phase not in STEP_PHASES for finding in addressed)
-        return cls(fix, ceiling, hoped, reach, tuple(finding.code for finding in addressed), between)
+        of_steps = [finding.max_speedup for finding in addressed if finding.phase in STEP_PHASES]
+        return cls(
+            fix, ceiling, hoped, reach, tuple(finding.code for finding in addressed),
+            between=len(of_steps) < len(addressed),
+            in_steps=min(ceiling, max(of_steps, default=1.0)),
+        )  # fmt: skip
 
 
 def candidates(
@@ -89,6 +94,7 @@ def _of_fix(fix: Fix, least: float, run: Run, prospect: Prospect) -> Iterator[tu
             least=least,
             switchable=fix.switchable and not fix.environment and not between,
             whole_epochs=between,
+            in_steps=prospect.in_steps,
             reasons=prospect.reasons,
         )
         hoped = min(prospect.hoped, prospect.ceiling)

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from flatout.analysis.epochs import epoch_steps, project_epoch, short_epochs
 from flatout.analysis.equality import fails_in_every_class
-from flatout.analysis.judge import allocate, compare, last_look
+from flatout.analysis.judge import FLOOR, allocate, compare, last_look
 from flatout.engine.process.target import Target
 from flatout.engine.trial.block_results import Failure, Measured
 from flatout.engine.trial.candidates import lifted, of_later_passes
 from flatout.engine.trial.journal import TrialJournal
 from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, Confirmation, make_recipe
-from flatout.engine.trial.time_budget import TimeBudget
+from flatout.engine.trial.time_budget import FEW_PAIRS, TimeBudget
 from flatout.engine.trial.timing import Bench
 from flatout.engine.trial.trial_log import SearchWatch, TrialLog
 from flatout.engine.trial.verify import Verifier
@@ -181,7 +181,6 @@ class Search:
         queued = candidate.selection.settings.get("workers", 0)
         skip = 4 * queued if isinstance(queued, int) else 0  # batches that wait ready after standing still
         decide = self._decide(measured, candidate)
-        epoch = epoch_steps(self._report.run) if candidate.whole_epochs else 0
         if not Pace.of(self._report).together:
             self._bench.side_by_side(
                 self.base,
@@ -190,7 +189,7 @@ class Search:
                 looks=_SIDE_LOOKS,
                 decide=decide,
                 max_s=self._shares.of(candidate, self._queue, self.kept),
-                epoch_steps=epoch,
+                epoch_steps=self._epoch_steps(candidate),
                 skip=skip,
             )
         if not measured.decision and self._left_s() > 10 and (measured.failure or not measured.pairs):
@@ -209,6 +208,19 @@ class Search:
         if measured.pairs and not measured.hits and not measured.failure:
             measured.decision = "not applied"
         self._conclude(candidate, measured)
+
+    def _epoch_steps(self, candidate: Candidate) -> int:
+        """Return the steps of blocks of whole epochs; 0 for blocks of some steps.
+
+        Blocks of some steps show what a candidate is hoped to give there, where epochs are so long that the time ends
+        before much is decided: with 15 s an epoch, a cure of 3.0x was left undecided after three pairs in 77 s.
+        """
+        run, breakdown = self._report.run, self._report.breakdown
+        epoch = project_epoch(run, breakdown)
+        if not candidate.whole_epochs or epoch is None:
+            return epoch_steps(run) if candidate.whole_epochs else 0
+        too_long = 2 * FEW_PAIRS * epoch.seconds > self._shares.of(candidate, self._queue, self.kept)
+        return 0 if too_long and candidate.in_steps >= FLOOR else epoch.steps
 
     def _alpha_of(self, candidate: Candidate) -> float:
         """Return the error probability that its trial may spend."""

@@ -9,7 +9,7 @@ from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, CONFIRM_STARTS
 from flatout.fixes.core.catalog import find_fix, from_second_pass
 from flatout.schema.trial import Candidate, Equivalence, Trial
 
-__all__ = ["TimeBudget"]
+__all__ = ["FEW_PAIRS", "TimeBudget"]
 
 _LEAST_S = 20.0  # for a candidate, however little it could give
 _LEAST_SHARE = 0.4  # of what is left, for timing a candidate, however long comparing its results takes
@@ -17,6 +17,9 @@ _LEAST_RESERVE_S, _LEAST_RESERVE = 30.0, 0.25  # kept back for the confirmation,
 _MOST_RESERVE = 0.4  # of all
 _CONFIRM_APART = 4  # pairs that a confirmation by processes one after the other should have
 _FIRST_LOOK, _USUAL_LOOK = 4, 16  # pairs below which nothing can be said, and with which most is decided
+FEW_PAIRS = 8
+"""With which what gives much is decided."""
+
 _GRACE = 0.07  # of all: the confirmation may end so much later; a budget is kept within 10 %
 
 

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from threading import get_ident
-from typing import Any
+from typing import Any, Protocol
 
 from flatout.probe.core.clock import DeviceClock
 from flatout.probe.core.clock import now as host_clock
@@ -88,6 +88,16 @@ class ForwardEvents:
             self._events.account.leave()
 
 
+class FetchListener(Protocol):
+    """Who is told of a loader that is asked for a batch; `waits` and `wait_ns` are those before this one."""
+
+    def before_fetch(self, waits: int) -> None:
+        """A batch is about to be made, after so many of this loader."""
+
+    def after_fetch(self, waits: int, wait_ns: int, taken_ns: int) -> None:
+        """It is made, in `taken_ns`; those before it took `wait_ns` in all."""
+
+
 class LoopEvents:
     """What can happen in the training thread, as events: each tells the account and the tracker one thing."""
 
@@ -104,6 +114,7 @@ class LoopEvents:
         self.backward_ends: Event = self._backward_ends
         self.loader_begins: Event = partial(account.enter, EPOCH_GAP)
         self.checkpoint_from_host: Event = self._checkpoint_from_host
+        self.fetch_listeners: list[FetchListener] = []  # told at once, before and after a loader makes a batch
 
     def asked(self, source: int) -> Event:
         """Return the event that the pass `source` over a loader is asked for its next batch."""

@@ -166,7 +166,7 @@ class CallsFollowed:
     def __init__(self, event_log: EventLog) -> None:
         """Follow nothing yet."""
         self._event_log = event_log
-        self._stretch = StepStretch(event_log)
+        self._stretch = StepStretch(event_log, follows_input=True)
         self._steps = 0
         self._now: _Followed | None = None
         self._past: _Followed | None = None
@@ -220,7 +220,7 @@ class CallsFollowed:
         """A step is over."""
         if self._past is not None:
             self._take(self._past)
-        self._past = self._now
+        self._past = None if self._stretch.batches.missed else self._now  # what a loader did with them is not known
         if self._now is not None:
             self._stretch.begin(None)
             self._now = None

@@ -242,6 +242,9 @@ class LoaderWatch:
             record((asked, start))
             if start >= event_log.due:
                 event_log.replay()
+            waits, waited_ns = (watched.waits, watched.wait_ns) if watched is not None else (0, 0)
+            for listener in event_log.events.fetch_listeners:
+                listener.before_fetch(waits)
             event_log.fetching = True
             try:
                 batch = original(iterator)
@@ -254,7 +257,9 @@ class LoaderWatch:
                 raise
             finally:
                 event_log.fetching = False
-            end = now()
+                end = now()
+                for listener in event_log.events.fetch_listeners:
+                    listener.after_fetch(waits, waited_ns, end - start)
             record((to_host, end))
             if watched is not None:
                 watched.waits += 1

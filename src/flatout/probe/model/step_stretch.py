@@ -3,6 +3,9 @@
 The mode is in force from the end of an optimizer's step to the next backward pass, or from the call of an outermost
 module, whichever comes first: what is computed in modules, in losses and priors that have no parameters, and in plain
 functions passes it. It is left where a loader makes workers, and while a trained module is evaluated.
+
+Nor is it in force while a loader makes a batch: samples that write numbers into a tensor one by one took 20 times as
+long under it. Where the input is followed, too, that ends for a loader whose batches take far longer than before.
 """
 
 import os
@@ -21,15 +24,51 @@ from flatout.probe.model.forward_pass import plain_on_cpu
 
 __all__ = ["StepStretch"]
 
+_KNOWN = 4  # batches, after which a loader is taken for the training's: steps are watched that are not the first
+_DEAR, _DEAR_NS = 4, 300_000_000  # times what a batch took before, and nanoseconds, above which it is too long
+
+
+class BatchesInStretch:
+    """Leaves a stretch for the batches of loaders, as far as their operations are not followed."""
+
+    def __init__(self, stretch: "StepStretch", enter: Callable[[], None], follows: bool) -> None:
+        """Take the stretch, what enters it, and whether operations of the training loader are followed."""
+        self._stretch, self._enter = stretch, enter
+        self._follows = follows
+        self._left = False  # until the batch is made
+        self._dear = False
+        self.missed = False  # those of the training loader, in this stretch
+
+    def begin(self) -> None:
+        """A stretch begins."""
+        self._left = self.missed = False
+
+    def before_fetch(self, waits: int) -> None:
+        """Leave the mode."""
+        stretch, trains = self._stretch, waits >= _KNOWN
+        if stretch.is_on and not (self._follows and trains and not self._dear):
+            self.missed |= trains
+            stretch.leave()
+            self._left = not stretch.is_on
+
+    def after_fetch(self, waits: int, wait_ns: int, taken_ns: int) -> None:
+        """Go on where it was left; see whether batches under it take far longer."""
+        if self._left:
+            self._left = False
+            self._enter()
+        elif self._stretch.is_on and waits >= _KNOWN:
+            self._dear |= taken_ns > max(_DEAR_NS, _DEAR * wait_ns / waits)
+
 
 class StepStretch:
     """Puts a dispatch mode in force for the stretches of a step."""
 
-    def __init__(self, event_log: EventLog) -> None:
-        """Watch nothing yet."""
+    def __init__(self, event_log: EventLog, *, follows_input: bool = False) -> None:
+        """Watch nothing yet; `follows_input`: operations of the training loader pass the mode, too."""
         self._event_log = event_log
+        self.batches = BatchesInStretch(self, self._enter, follows_input)
         self._mode: TorchDispatchMode | None = None
-        self._on = False
+        self.is_on = False
         self._plain: bool | None = None  # whether the module that was called last is on the CPU, and not compiled
         self._depth = 0  # calls of outermost modules under way
         self._stepping = 0  # steps of optimizers under way
@@ -50,6 +89,7 @@ class StepStretch:
         The hooks outlive the recording, and torch.compile goes through them when it reads a step: what they ask first
         is answered by the compiler, whatever this recording knows of it.
         """
+        self._event_log.events.fetch_listeners.append(self.batches)
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._step_begins())
         register_optimizer_step_post_hook(lambda optimizer, *_: self._step_ends(optimizer))
         leave = weakref.WeakMethod(self.leave)
@@ -68,6 +108,7 @@ class StepStretch:
         """
         self.leave()
         self._mode = mode
+        self.batches.begin()
         if self._plain:
             self._enter()
 
@@ -94,14 +135,14 @@ class StepStretch:
 
     def called(self, module: Any, *_: Any) -> None:
         """An outermost module is about to be called: one that trains may be evaluated."""
-        if self._on and not module.training and any(one.requires_grad for one in module.parameters()):
+        if self.is_on and not module.training and any(one.requires_grad for one in module.parameters()):
             self.leave()
 
     def leave(self, *_: Any) -> None:
         """Take the mode away, for now: a backward pass begins, say."""
-        if not self._on or get_ident() != self._event_log.thread:
+        if not self.is_on or get_ident() != self._event_log.thread:
             return
-        self._on = False
+        self.is_on = False
         mode = self._mode
         others: list[Any] = []
         while torch._C._len_torch_dispatch_stack():  # the script may have entered modes of its own meanwhile
@@ -115,12 +156,12 @@ class StepStretch:
 
     def _enter(self) -> None:
         log, mode = self._event_log, self._mode
-        if self._on or mode is None or self._stepping or get_ident() != log.thread or log.tracing.possible:
+        if self.is_on or mode is None or self._stepping or get_ident() != log.thread or log.tracing.possible:
             return
         if torch._C._len_torch_dispatch_stack():
             return
         mode.__enter__()
-        self._on = True
+        self.is_on = True
 
     def _step_begins(self) -> None:
         if not is_dynamo_compiling() and get_ident() == self._event_log.thread:

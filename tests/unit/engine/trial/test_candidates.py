@@ -65,6 +65,7 @@ def test_what_cures_something_between_the_steps_is_timed_by_whole_epochs_and_swi
         found = (finding(code=code, phase=phase, max_speedup=2.0),)
         (made,) = candidates(RUN, account(RUN), found, catalog=[python])
         assert (made.whole_epochs, made.switchable) == (code == "EP004", code == "HO001")
+        assert made.in_steps == (2.0 if code == "HO001" else 1.0)
 
 
 def test_what_cannot_give_two_percent_is_not_tried_unless_it_is_named():

@@ -28,7 +28,12 @@ class Network(nn.Module):
 
 def watched(body, shape, steps=9, possible=False):
     """Return the watch over a training of a network, and its calls."""
-    log = SimpleNamespace(tracing=SimpleNamespace(possible=possible), thread=get_ident(), fetching=False)
+    log = SimpleNamespace(
+        events=SimpleNamespace(fetch_listeners=[]),
+        tracing=SimpleNamespace(possible=possible),
+        thread=get_ident(),
+        fetching=False,
+    )
     network, watch = Network(body), FormWatch(log)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     watch.install(None)

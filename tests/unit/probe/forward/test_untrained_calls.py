@@ -142,7 +142,12 @@ def moves_an_average(self):
 
 def followed(step):
     """Return the facts about a training of such steps."""
-    log = SimpleNamespace(tracing=SimpleNamespace(possible=False), thread=get_ident(), fetching=False)
+    log = SimpleNamespace(
+        events=SimpleNamespace(fetch_listeners=[]),
+        tracing=SimpleNamespace(possible=False),
+        thread=get_ident(),
+        fetching=False,
+    )
     watch, seams = CallsFollowed(log), Seams()
     watch.install(seams)
     training = Training(lambda module: watch.around(module, module))
@@ -195,7 +200,12 @@ def test_what_an_update_may_depend_on_is_needed(step):
 
 
 def test_an_optimizer_that_ends_a_step_by_beginning_reads_gradients_of_that_step():
-    log = SimpleNamespace(tracing=SimpleNamespace(possible=False), thread=get_ident(), fetching=False)
+    log = SimpleNamespace(
+        events=SimpleNamespace(fetch_listeners=[]),
+        tracing=SimpleNamespace(possible=False),
+        thread=get_ident(),
+        fetching=False,
+    )
     watch, seams = CallsFollowed(log), Seams()
     watch.install(seams)
     training = Training(lambda module: watch.around(module, module))
@@ -220,7 +230,12 @@ def test_the_training_is_the_same():
     def weights(watched):
         training = Training(lambda module: module)
         if watched:
-            log = SimpleNamespace(tracing=SimpleNamespace(possible=False), thread=get_ident(), fetching=False)
+            log = SimpleNamespace(
+                events=SimpleNamespace(fetch_listeners=[]),
+                tracing=SimpleNamespace(possible=False),
+                thread=get_ident(),
+                fetching=False,
+            )
             watch, seams = CallsFollowed(log), Seams()
             watch.install(seams)
             training.call = lambda module: watch.around(module, module)

@@ -31,7 +31,12 @@ class Layer(nn.Module):
 def watched(body, batch=lambda: NODES, steps=7, possible=False, penalty=None):
     """Return the watch over the training of a layer."""
     torch.manual_seed(0)
-    log = SimpleNamespace(tracing=SimpleNamespace(possible=possible), thread=get_ident(), fetching=False)
+    log = SimpleNamespace(
+        events=SimpleNamespace(fetch_listeners=[]),
+        tracing=SimpleNamespace(possible=possible),
+        thread=get_ident(),
+        fetching=False,
+    )
     layer, watch = Layer(body), LoopInvariantWatch(log)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
     watch.install(None)

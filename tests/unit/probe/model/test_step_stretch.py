@@ -147,3 +147,46 @@ def test_a_compiled_step_after_the_recording_goes_through_the_hooks_that_stayed(
     optimizer = torch.optim.SGD([weight], lr=0.5)
     torch.compile(optimizer.step, backend="eager")()
     assert weight.tolist() == [0.5, 0.5, 0.5]
+
+
+def fetch(watch, waits, *, taken_ns=1000):
+    """A loader that has given so many batches, each in 1000 ns, makes another one."""
+    for listener in watch.log.events.fetch_listeners:
+        listener.before_fetch(waits)
+    watch.log.fetching = True
+    torch.ones(3).sin()
+    watch.log.fetching = False
+    for listener in watch.log.events.fetch_listeners:
+        listener.after_fetch(waits, 1000 * waits, taken_ns)
+    torch.ones(3).tan()
+
+
+def test_the_mode_is_not_in_force_while_a_loader_makes_a_batch(watch):
+    watch.stretch.begin(watch.seen)
+    one_step(watch)
+    was_open, type(watch.stretch).is_open = type(watch.stretch).is_open, True
+    try:
+        fetch(watch, 10)
+    finally:
+        type(watch.stretch).is_open = was_open
+    names = dict(watch.seen.names)
+    assert "sin" not in names and "tan" in names
+
+
+def test_where_the_input_is_followed_it_ends_for_a_loader_whose_batches_take_far_longer(watch):
+    watch.stretch = StepStretch(watch.log, follows_input=True)
+    watch.log.events.fetch_listeners.clear()
+    watch.stretch.install()
+    watch.seen = Seen(SimpleNamespace(is_open=True, in_module=False))
+    watch.stretch.begin(watch.seen)
+    one_step(watch)
+    found = []
+    for waits, taken_ns in ((1, 1000), (10, 1000), (11, 10**9), (12, 10**9)):
+        watch.seen.names.clear()
+        fetch(watch, waits, taken_ns=taken_ns)
+        found.append(("sin" in dict(watch.seen.names), watch.stretch.batches.missed))
+        assert "tan" in dict(watch.seen.names)
+    assert found == [(False, False), (True, False), (True, False), (False, True)]
+    watch.stretch.begin(watch.seen)
+    assert not watch.stretch.batches.missed
+    watch.stretch.stop()
