@@ -179,6 +179,33 @@ class Clocked(Shelf):
         return super().load(name) + np.uint8(next(self.calls) % 7)
 
 
+class Cut(Shelf):
+    """Loads each in one of a hundred ways: what is kept is hardly ever asked for again."""
+
+    ways = 100
+
+    def load(self, name, cut):
+        return np.roll(slow_pixels(int(name.split()[1]), self.size), cut, axis=0)
+
+    def __getitem__(self, at):
+        return torch.from_numpy(self.load(self.names[at], random.randint(1, self.ways)).copy()), at
+
+
+class Turned(Cut):
+    ways = 2
+
+
+class Mixed(Shelf):
+    def __getitem__(self, at):
+        other = random.randrange(len(self))
+        return torch.from_numpy(self.load(self.names[at]) / 2 + self.load(self.names[other]) / 2), at
+
+
+@pytest.mark.parametrize(("kind", "kept"), [(Cut, False), (Turned, True), (Mixed, True)])
+def test_what_is_given_something_else_in_each_pass_is_not_kept(kind, kept):
+    assert encode(kind()).startswith("left as it is") is not kept
+
+
 @pytest.mark.parametrize("kind", [Draws, Counts, Holds, OfArrays, Clocked])
 def test_what_is_not_alike_each_time_is_left_as_it_is(kind):
     dataset = kind()
