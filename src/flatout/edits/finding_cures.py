@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from flatout.edits.cures.collected_pieces import collected
 from flatout.edits.cures.deferred_reads import read_later
 from flatout.edits.cures.detached_arguments import with_detached_arguments
+from flatout.edits.cures.element_writes import by_array
 from flatout.edits.cures.foreach_loops import with_foreach
 from flatout.edits.cures.forward.dynamic_shapes import with_dynamic_shapes
 from flatout.edits.cures.forward.early_rows import rows_before_layer
@@ -86,6 +87,7 @@ EDITS: Mapping[str, FindingEdit] = {
     "foreach": _tried(with_foreach, "torch._foreach_ operations for the loop", weakest=_ROUNDING),
     "one-array": _tried(in_one_array, "one array before the tensor"),
     "pad-sequence": _tried(padded_at_once, "pad_sequence for the loop"),
+    "element-writes": _tried(by_array, "elements written through a NumPy view"),
     "collect": _tried(collected, "pieces collected in a list"),
     "not-recorded": _tried(without_recording, "torch.no_grad() around what trains nothing", weakest=_ROUNDING),
     "early-rows": _tried(rows_before_layer, "rows picked before the layer", equivalence=_ROUNDING),
