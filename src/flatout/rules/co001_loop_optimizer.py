@@ -148,7 +148,7 @@ RULE = Rule(
     code="CO001",
     name="loop-optimizer",
     check=check,
-    edits=(("foreach",),),
+    edits=(("foreach",), ("state-copies",)),
     settings={
         "transformers": '`TrainingArguments(optim="adamw_torch_fused")`',
     },

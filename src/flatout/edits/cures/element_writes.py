@@ -8,13 +8,13 @@ import ast
 from collections.abc import Iterator
 
 from flatout.edits.finding_edit import EditPlace
+from flatout.edits.reading.called_functions import functions_at
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["by_array"]
 
-_DEPTH = 2  # functions within functions that the line calls
 _FILLED = frozenset(f"torch.{name}" for name in ("zeros", "ones", "full", "empty"))
 _OF_ARRAYS = frozenset(
     f"torch.{name}"
@@ -26,7 +26,7 @@ _Write = ast.Assign | ast.AugAssign
 
 def by_array(place: EditPlace) -> WrittenEdit:
     """Write `x[i, j] = number`, in the loops of the function and of those that the line calls, to `x.numpy()`."""
-    for source, function in _functions(place):
+    for source, function in functions_at(place.project, place.source, place.statement):
         found = list(_filled(source, function))
         if found:
             changes = TextChanges(source)
@@ -38,31 +38,6 @@ def by_array(place: EditPlace) -> WrittenEdit:
                     changes.replace(_target(write).value, array)
             return WrittenEdit(changes.done(place.project), changed=1)
     return place.left("numbers written one by one into a tensor that torch.zeros or the like made are not found")
-
-
-def _functions(place: EditPlace) -> Iterator[tuple[SourceFile, ast.AST]]:
-    """Yield the scope that the line stands in, and the functions that the line calls, by their names alone."""
-    yield place.source, place.source.scope(place.statement)
-    todo: list[tuple[ast.AST, int]] = [(place.statement, 0)]
-    seen: set[ast.AST] = set()
-    while todo:
-        node, depth = todo.pop(0)
-        for name in _called(node):
-            alike = place.project.functions.get(name, ())
-            for source, function in alike if len(alike) == 1 else ():
-                if function not in seen and depth < _DEPTH:
-                    seen.add(function)
-                    todo.append((function, depth + 1))
-                    yield source, function
-
-
-def _called(node: ast.AST) -> Iterator[str]:
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call):
-            if isinstance(call.func, ast.Name):
-                yield call.func.id
-            elif isinstance(call.func, ast.Attribute):
-                yield call.func.attr
 
 
 def _filled(source: SourceFile, scope: ast.AST) -> Iterator[tuple[ast.Assign, list[_Write]]]:
