@@ -90,18 +90,21 @@ def _cloned(source: SourceFile, node: ast.DictComp) -> _Copy | None:
         return None
     if ast.unparse(node.key) != ast.unparse(names[0]):  # other keys may be those of other weights of the same model
         return None
-    value, inner, cloned = names[1].id, node.value, False  # type: ignore[attr-defined]
-    while isinstance(inner, ast.Call) and not isinstance(inner.func, ast.Name):
-        if is_deepcopy(source, inner):
-            inner, cloned = inner.args[0], True
-        elif isinstance(inner.func, ast.Attribute) and not (inner.args or inner.keywords):
-            if inner.func.attr not in ("clone", "detach"):
-                return None
-            inner, cloned = inner.func.value, cloned or inner.func.attr == "clone"
+    value, cloned = ast.unparse(names[1]), False
+    inner: ast.expr = node.value
+    while isinstance(inner, ast.Call):
+        call = inner
+        if is_deepcopy(source, call):
+            inner, cloned = call.args[0], True
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in ("clone", "detach") and not _given(call):
+            inner, cloned = call.func.value, cloned or call.func.attr == "clone"
         else:
             return None
-    is_value = isinstance(inner, ast.Name) and inner.id == value
-    return _Copy(node, state, node.value, inner) if cloned and is_value else None
+    return _Copy(node, state, node.value, inner) if cloned and ast.unparse(inner) == value else None
+
+
+def _given(call: ast.Call) -> bool:
+    return bool(call.args or call.keywords)
 
 
 # -- where a copy may be needed ---------------------------------------------------------------------------------------

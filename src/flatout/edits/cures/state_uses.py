@@ -53,7 +53,7 @@ class StateUses:
         for node in ast.walk(self._source.tree):
             if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
                 return f"{name} is a name of other functions, too"
-        if len(self._named(name, ast.Store | ast.Del)) != 1 or not isinstance(self._scope, Function | ast.Module):
+        if len(self._named(name, ast.Store, ast.Del)) != 1 or not isinstance(self._scope, Function | ast.Module):
             return f"{name} is bound more than once"
         reads = self._named(name, ast.Load)
         if not reads or not self._inside.issuperset(reads):
@@ -184,8 +184,9 @@ class StateUses:
         if not isinstance(target, ast.Subscript) or not _is_name(target.value, self._name):
             return False
         key, loop = self._keys.get(ast.unparse(value), ("", None))
-        is_same = isinstance(loop, ast.For) and key == ast.unparse(target.slice) and key not in stores(loop.body)
-        return is_same and loop in self._source.above(target)
+        if not isinstance(loop, ast.For) or loop not in self._source.above(target):
+            return False
+        return key == ast.unparse(target.slice) and key not in stores(loop.body)
 
     def _is_each(self, node: ast.AST) -> bool:
         """Return whether something is done in each turn of a loop, with no item that is named by itself."""

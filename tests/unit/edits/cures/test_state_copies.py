@@ -1,4 +1,7 @@
-"""Deep copies of state dicts that are without effect: left out with the same bits, or kept with a reason."""
+"""Deep copies of state dicts that are without effect: left out with the same bits, or kept with a reason.
+
+Modules: flatout.edits.cures.state_uses
+"""
 
 import copy
 
@@ -120,6 +123,16 @@ def test_copies_are_left_out_and_the_bits_stay(tmp_path, text, copies):
     same_results(HEAD + text, after, "one", "two")
 
 
+@pytest.mark.parametrize("copied", ["copy.deepcopy(value)", "value.detach().clone()", "value.clone().detach()"])
+def test_other_spellings_of_a_dictionary_of_copies(tmp_path, copied):
+    after, _ = made(tmp_path, CLASS.replace("value.clone()", copied))
+    assert "theirs = {name: value for name, value in self.teacher.state_dict().items()}\n" in after
+    for other in ("value.clone().half()", "value.clone(memory_format=torch.channels_last)", "value.detach()"):
+        assert f"{other} for name" in made(tmp_path, CLASS.replace("value.clone()", other))[0]
+    renamed = made(tmp_path, CLASS.replace("{name: value.clone()", "{name.replace('0', '2'): value.clone()"))[0]
+    assert "value.clone() for name" in renamed
+
+
 def test_all_else_stays_as_it_is_written(tmp_path):
     after, _ = made(tmp_path, CLASS)
     assert "        mine = self.model.state_dict()  # the student's\n" in after
@@ -163,7 +176,7 @@ def test_whatever_is_averaged_when(tmp_path_factory, turns, d):
          "parameters()"),
         ("    for key in new:", "    with model.other_weights():\n      for key in new:", "other_weights()"),
         ("    for key in new:", "    for key in hostile(new):", "handed on"),
-        ("    for key in new:", "    model.body[0].weight[0] = 1\n    for key in new:", "weight[0] = ..."),
+        ("    for key in new:", "    model.body[0].weight[0] = 1\n    for key in new:", "weight[0] may change"),
         ("import copy", "import copy, threading\nthreading.Thread(target=print)", "Thread( is used here"),
         ("    def forward", "    def get_extra_state(self):\n        return self.kept\n    def forward",
          "_extra_state"),
