@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
-from flatout.edits.reading.blocks import block_of, loads, stores
+from flatout.edits.reading.blocks import block_of, bound_as_words, loads, stores
 from flatout.edits.reading.called_functions import name_called
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.quiet_code import COMPUTING, SAME_VALUES, is_builtin, is_computing, loud
@@ -53,7 +53,8 @@ class StateUses:
         for node in ast.walk(self._source.tree):
             if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
                 return f"{name} is a name of other functions, too"
-        if len(self._named(name, ast.Store, ast.Del)) != 1 or not isinstance(self._scope, Function | ast.Module):
+        otherwise = name in bound_as_words([self._scope]) or not isinstance(self._scope, Function | ast.Module)
+        if otherwise or len(self._named(name, ast.Store, ast.Del)) != 1:
             return f"{name} is bound more than once"
         reads = self._named(name, ast.Load)
         if not reads or not self._inside.issuperset(reads):
@@ -135,7 +136,9 @@ class StateUses:
         self._known.add(name)
         stored = [self._source.parents[each] for each in self._named(name, ast.Store, ast.Del, within=within)]
         reads = self._named(name, ast.Load, within=within)
-        if any(isinstance(each, ast.AugAssign) for each in stored) or not self._inside.issuperset(reads):
+        if name in bound_as_words([self._scope]) or any(isinstance(each, ast.AugAssign) for each in stored):
+            return False
+        if not self._inside.issuperset(reads):
             return False
         return all(map(self._is_value, reads))
 

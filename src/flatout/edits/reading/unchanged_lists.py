@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from flatout.edits.reading.blocks import block_of, stores
+from flatout.edits.reading.blocks import block_of, bound_as_words, stores
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.quiet_code import appends_to_own, is_builtin, loud
@@ -94,13 +94,13 @@ class ListUse:
         if isinstance(self._node, ast.Attribute):
             path, root = ast.unparse(self._node.value), _root(self._node)
             bound = {n.id for n in inside if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-            if root in bound or self._is_path_set(inside, path):
+            if root in bound | bound_as_words(region) or self._is_path_set(inside, path):
                 return f"{path} is bound anew in the loop"
             if not self.values:
                 return f"where {self.text} comes from is not seen"
             if self._name in self._project.functions or self._is_computed:
                 return f"{self.text} is what a function gives"
-        elif self.home is None:
+        elif self.home is None or self._name in bound_as_words([self.home]):
             return f"where {self.text} comes from is not seen"
         found = set(self._changes(inside))
         if "here" in found:
@@ -136,7 +136,8 @@ class ListUse:
     def _is_dynamic(self) -> bool:
         if isinstance(self._node, ast.Name):
             imported = (a for s, n in self._project.nodes(ast.ImportFrom) if s is not self._source for a in n.names)
-            return any(each.name in (self._name, "*") for each in imported) or "globals(" in self._project.mentions
+            hidden = any(each in self._project.mentions for each in ("exec(", "globals(", "locals("))
+            return hidden or any(each.name in (self._name, "*") for each in imported)
         return any(each in self._project.mentions for each in _DYNAMIC)
 
     @property

@@ -287,6 +287,10 @@ class Data:
          "                print(r)", "may not be there before the loop"),
         ("for r in rows:\n            n = r in model  # <<\n            yield n", "may be changed by (yield n)"),
         ("for r in unknown(rows):\n            n = r in model  # <<", "may be changed by unknown()"),
+        ("seen = list(rows)\n        for r in rows:\n            match r:\n                case [*seen]:\n"
+         "                    pass\n            n = r in seen  # <<", "is not seen"),
+        ("seen = list(rows)\n        for r in rows:\n            try:\n                n = r in seen  # <<\n"
+         "            except ValueError as seen:\n                pass", "is not seen"),
         ("global kept\n        kept = list(rows)\n        for r in rows:\n            n = r in kept  # <<",
          "is not seen"),
         ("return (r for r in rows if r in self.words)  # <<", "are not found here"),
