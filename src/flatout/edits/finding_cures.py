@@ -87,7 +87,7 @@ EDITS: Mapping[str, FindingEdit] = {
     "foreach": _tried(with_foreach, "torch._foreach_ operations for the loop", weakest=_ROUNDING),
     "one-array": _tried(in_one_array, "one array before the tensor"),
     "pad-sequence": _tried(padded_at_once, "pad_sequence for the loop"),
-    "element-writes": _tried(by_array, "elements written through a NumPy view"),
+    "element-writes": _tried(by_array, "elements of tensors read and written as plain numbers"),
     "collect": _tried(collected, "pieces collected in a list"),
     "not-recorded": _tried(without_recording, "torch.no_grad() around what trains nothing", weakest=_ROUNDING),
     "early-rows": _tried(rows_before_layer, "rows picked before the layer", equivalence=_ROUNDING),
