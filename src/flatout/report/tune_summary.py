@@ -93,6 +93,7 @@ def headline(report: Report) -> str:
         whole = f"{format_factor(product)} as fast with {IN_WORDS[strict]}; {whole}"
     if training:
         which = "A step" if steady_from_the_start(report.recipe) else "A step of a later epoch"
+        which = "An epoch" if report.confirmation is not None and report.confirmation.of_epochs else which
         whole = f"{training} with {named}. {which}: {whole}"
     return f"{whole[0].upper()}{whole[1:]}. {fixes}, {tried}."
 
