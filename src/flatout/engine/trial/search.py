@@ -20,7 +20,7 @@ from flatout.engine.trial.candidates import lifted, of_later_passes
 from flatout.engine.trial.journal import TrialJournal
 from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, Confirmation, make_recipe
-from flatout.engine.trial.time_budget import TimeBudget
+from flatout.engine.trial.time_budget import TimeBudget, by_epochs, needs_epochs
 from flatout.engine.trial.timing import Bench
 from flatout.engine.trial.trial_log import SearchWatch, TrialLog
 from flatout.engine.trial.verify import Verifier
@@ -75,8 +75,8 @@ class Search:
         epochs = short_epochs(report.run, report.breakdown, window_s)
         self._verifier = Verifier(target, folder, watch=self._watch.steps, epochs=epochs)
         self._verifier.window_s = window_s
-        self._epoch = project_epoch(report.run, report.breakdown)
-        epoch_s = self._epoch.seconds if self._epoch is not None else 0.0
+        epoch = project_epoch(report.run, report.breakdown)
+        epoch_s = epoch.seconds if epoch is not None else 0.0
         self._shares = TimeBudget(until, pace, window_s=window_s, epoch_s=epoch_s)
         done = {trial.candidate.selection.label for trial in self.trials}
         self._queue = [candidate for candidate in offered if candidate.selection.label not in done]
@@ -213,7 +213,8 @@ class Search:
 
     def _epoch_steps(self, candidate: Candidate) -> int:
         """Return the steps of blocks of whole epochs; 0 for blocks of some steps."""
-        return epoch_steps(self._report.run) if self._shares.by_epochs(candidate, self._queue, self.kept) else 0
+        by_epoch = by_epochs(self._shares, candidate, self._queue, self.kept)
+        return epoch_steps(self._report.run) if by_epoch else 0
 
     def _alpha_of(self, candidate: Candidate) -> float:
         """Return the error probability that its trial may spend."""
@@ -326,14 +327,14 @@ class Search:
 
     def _confirm(self) -> None:
         self._watch.stage = "confirming the whole recipe"
-        epoch, pace = self._epoch, Pace.of(self._report)
+        epoch, pace = project_epoch(self._report.run, self._report.breakdown), Pace.of(self._report)
         confirmation = Confirmation(
             self._bench,
             together=pace.together,
             until=self._shares.confirmed_by,
             start_s=pace.start_of_two_s(CONFIRM_PAIRS),
             epoch_s=math.inf if epoch is None else epoch.seconds - epoch.between_s,
-            epoch_steps=epoch.steps if epoch is not None and self._shares.takes_epochs(self.kept) else 0,
+            epoch_steps=epoch.steps if epoch is not None and needs_epochs(self.kept) else 0,
         )
         dropped = confirmation.leave_one_out(self.kept, whole_s=self._shares.confirming_s(self.kept))
         for trial, comparison in dropped:

@@ -10,7 +10,7 @@ from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, CONFIRM_STARTS, EPO
 from flatout.fixes.core.catalog import find_fix, from_second_pass
 from flatout.schema.trial import Candidate, Equivalence, Trial
 
-__all__ = ["TimeBudget"]
+__all__ = ["TimeBudget", "by_epochs", "needs_epochs"]
 
 _LEAST_S = 20.0  # for a candidate, however little it could give
 _LEAST_SHARE = 0.4  # of what is left, for timing a candidate, however long comparing its results takes
@@ -56,13 +56,9 @@ class TimeBudget:
         self.until = until
         self._epoch_s = epoch_s
         self._all_s = until - time.monotonic()
+        self.confirmed_by = until + _GRACE * self._all_s  # on the monotonic clock: no recipe is lost for some seconds
         self._pace = pace
         self.comparisons = _Comparisons(pace, window_s)
-
-    @property
-    def confirmed_by(self) -> float:
-        """When a confirmation must end, on the monotonic clock: a recipe is not lost for the last seconds."""
-        return self.until + _GRACE * self._all_s
 
     def left_s(self, kept: Sequence[Trial]) -> float:
         """Return the seconds left for further trials, so that what is kept can still be confirmed."""
@@ -73,8 +69,8 @@ class TimeBudget:
     def confirming_s(self, kept: Sequence[Trial]) -> float:
         """Return the seconds that confirming a recipe of `kept` takes."""
         warmup_s = math.fsum(trial.warmup_s for trial in kept)
-        if self.takes_epochs(kept):
-            by_epochs_s = CONFIRM_STARTS * self._epochs_s(EPOCH_PAIRS // CONFIRM_STARTS)
+        if self._epoch_s > 0 and needs_epochs(kept):
+            by_epochs_s = CONFIRM_STARTS * self.epochs_s(EPOCH_PAIRS // CONFIRM_STARTS)
             return by_epochs_s + CONFIRM_STARTS * warmup_s
         if self._pace.together:
             return _CONFIRM_APART * (self._pace.apart_s + warmup_s)
@@ -94,21 +90,8 @@ class TimeBudget:
         least_s = max(_LEAST_S, _MARGIN * self._look_s(candidate, _FIRST_LOOK))
         return min(self.timing_s(candidate, kept), max(least_s, mine * self.left_s(kept)))
 
-    def by_epochs(self, candidate: Candidate, queue: Sequence[Candidate], kept: Sequence[Trial]) -> bool:
-        """Return whether blocks are to be whole epochs.
-
-        Blocks of some steps show what a candidate is hoped to give there, where epochs are so long that the time ends
-        before much is decided: with 15 s an epoch, a cure of 3.0x was left undecided after three pairs in 77 s.
-        """
-        if not candidate.whole_epochs:
-            return False
-        return _shows_between(candidate) or self._epochs_s(_FEW) <= self.of(candidate, queue, kept)
-
-    def takes_epochs(self, kept: Sequence[Trial]) -> bool:
-        """Return whether a recipe of `kept` is confirmed by whole epochs: some of it shows nowhere else."""
-        return self._epoch_s > 0 and any(_shows_between(trial.candidate) for trial in kept)
-
-    def _epochs_s(self, num_pairs: int) -> float:
+    def epochs_s(self, num_pairs: int) -> float:
+        """Return the seconds that two processes take to start and to finish so many pairs of whole epochs."""
         return self._pace.start_of_two_s(0) + 2 * num_pairs * self._epoch_s
 
     def timing_s(self, candidate: Candidate, kept: Sequence[Trial]) -> float:
@@ -129,7 +112,7 @@ class TimeBudget:
         """Return the seconds until so many pairs are there."""
         settling_s = _settling_s(candidate)
         if _shows_between(candidate) and self._epoch_s > 0:
-            return self._epochs_s(num_pairs) + settling_s
+            return self.epochs_s(num_pairs) + settling_s
         if self._pace.together and not candidate.switchable:
             return num_pairs * (self._pace.apart_s + settling_s)
         return self._pace.startup_s + settling_s + self._pace.steady_s + num_pairs * self._pace.turns_s
@@ -141,6 +124,22 @@ class TimeBudget:
             return None
         self.comparisons.note(claimed)
         return claimed
+
+
+def by_epochs(budget: TimeBudget, candidate: Candidate, queue: Sequence[Candidate], kept: Sequence[Trial]) -> bool:
+    """Return whether blocks of a candidate's trial are to be whole epochs.
+
+    Blocks of some steps show what a candidate is hoped to give there, where epochs are so long that the time ends
+    before much is decided: with 15 s an epoch, a cure of 3.0x was left undecided after three pairs in 77 s.
+    """
+    if not candidate.whole_epochs:
+        return False
+    return _shows_between(candidate) or budget.epochs_s(_FEW) <= budget.of(candidate, queue, kept)
+
+
+def needs_epochs(kept: Sequence[Trial]) -> bool:
+    """Return whether a recipe of `kept` is confirmed by whole epochs: some of it shows nowhere else."""
+    return any(_shows_between(trial.candidate) for trial in kept)
 
 
 def _shows_between(candidate: Candidate) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flatout.engine.trial import time_budget
 from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.time_budget import TimeBudget
 from flatout.schema.trial import Candidate, Equivalence, Selection, Trial, Verdict
@@ -108,7 +109,7 @@ BOTH = replace(ANY, whole_epochs=True, in_steps=1.8)
     [(ANY, 1.0, False), (BETWEEN, 1.0, True), (BETWEEN, 30.0, True), (BOTH, 1.0, True), (BOTH, 30.0, False)],
 )
 def test_blocks_are_whole_epochs_where_nothing_else_shows_it_or_they_are_short(candidate, epoch_s, by_epochs):
-    assert shares(200.0, epoch_s=epoch_s).by_epochs(candidate, (candidate,), ()) is by_epochs
+    assert time_budget.by_epochs(shares(200.0, epoch_s=epoch_s), candidate, (candidate,), ()) is by_epochs
 
 
 def test_what_shows_between_epochs_alone_needs_time_for_four_pairs_of_them():
@@ -121,6 +122,6 @@ def test_what_shows_between_epochs_alone_needs_time_for_four_pairs_of_them():
 def test_a_recipe_of_such_is_confirmed_by_epochs():
     kept = [replace(KEPT, candidate=BETWEEN)]
     found = shares(300.0, epoch_s=8.0)
-    assert found.takes_epochs(kept) and not found.takes_epochs([replace(KEPT, candidate=BOTH)])
+    assert time_budget.needs_epochs(kept) and not time_budget.needs_epochs([replace(KEPT, candidate=BOTH)])
     assert found.confirming_s(kept) == pytest.approx(4 * 2 * 8.0 + 2 * 1.5 * 2.0, rel=0.1)
-    assert not shares(300.0).takes_epochs(kept)
+    assert shares(300.0).confirming_s(kept) != found.confirming_s(kept)
