@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flatout.edits.cures.item_reads import items_in_loops, write_lists
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.text_changes import TextChanges, operand
@@ -17,6 +18,7 @@ __all__ = ["as_numbers"]
 
 _CONVERTS = frozenset({"bool", "float", "int"})
 _MADE_OF_ELEMENTS = frozenset({"argmax", "argmin", "argsort", "cpu", "detach", "flatten", "ravel", "reshape", "view"})
+_EXACT = 256  # whole numbers up to this one are numbers of every type of tensor
 _Loop = ast.For | ast.comprehension
 
 
@@ -29,31 +31,46 @@ class _Elements:
     loop: _Loop
 
 
-def as_numbers(source: SourceFile, scope: ast.AST, changes: TextChanges) -> bool:
-    """Let the loops of a function read plain numbers; return whether anything was changed."""
-    if not isinstance(scope, Function):
+@dataclass(frozen=True)
+class _Numbers:
+    """What is to be read as numbers: names that loops give elements to, and items."""
+
+    names: set[str]
+    items: set[ast.Subscript]
+
+
+def as_numbers(source: SourceFile, scope: ast.AST, changes: TextChanges, *, certain: bool = False) -> bool:
+    """Let the loops of a function read plain numbers; return whether anything was changed.
+
+    `certain`: items that are read by their numbers are worth a trial, though nothing shows that they are of tensors.
+    """
+    torch = next((name for name, dotted in source.names.imports.items() if dotted == "torch"), "")
+    if not isinstance(scope, Function) or not torch:
         return False
     inner = [node for node in ast.walk(scope) if source.scope(node) is scope]
     found = [each for loop in inner if isinstance(loop, _Loop) for each in _elements(loop)]
+    items = items_in_loops(source, scope)
     while True:  # what is compared with an element that stays one stays, too
-        names = {each.name for each in found}
-        kept = [each for each in found if _is_number(source, scope, each, names)]
-        if len(kept) == len(found):
+        numbers = _Numbers({each.name for each in found}, {node for nodes in items.values() for node in nodes})
+        kept = [each for each in found if _is_number(source, scope, each, numbers)]
+        left = {key: [node for node in nodes if _means_the_same(source, node, numbers)] for key, nodes in items.items()}
+        if len(kept) == len(found) and left == items:
             break
-        found = kept
-    torch = next((name for name, dotted in source.names.imports.items() if dotted == "torch"), "")
-    certain = {each for each in found if _is_evident(each.whole) or _is_bound_so(source, scope, each.whole)}
-    if not certain or (certain != {*found} and not torch):
+        found, items = kept, {key: nodes for key, nodes in left.items() if nodes}
+    evident = {each for each in found if _is_evident(each.whole) or _is_bound_so(source, scope, each.whole)}
+    shown = certain or any(_is_bound_so(source, scope, nodes[0].value) for nodes in items.values())
+    if not (evident or (items and shown)):
         return False
     for each in found:
         whole = operand(changes, each.whole)
         text = f"{whole}.tolist()"
-        if each not in certain:
+        if each not in evident:
             text = f"({text} if isinstance({whole}, {torch}.Tensor) else {whole})"
         changes.replace(each.whole, text)
         for read in _items(scope, each.name):
             changes.replace(read, each.name)
-    return bool(found)
+    write_lists(source, items, torch, changes)
+    return True
 
 
 def _elements(loop: _Loop) -> Iterator[_Elements]:
@@ -96,7 +113,7 @@ def _is(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _is_number(source: SourceFile, scope: ast.AST, each: _Elements, names: set[str]) -> bool:
+def _is_number(source: SourceFile, scope: ast.AST, each: _Elements, numbers: _Numbers) -> bool:
     """Return whether all that is done with the name is alike for a number."""
     uses = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == each.name]
     stored = [node for node in uses if not isinstance(node.ctx, ast.Load)]
@@ -105,23 +122,24 @@ def _is_number(source: SourceFile, scope: ast.AST, each: _Elements, names: set[s
     if len(stored) != 1 or not read or not all(node in inside for node in read):
         return False
     mentions = any(isinstance(node, ast.Global | ast.Nonlocal) and each.name in node.names for node in ast.walk(scope))
-    return not mentions and all(_means_the_same(source, node, names) for node in read)
+    return not mentions and all(_means_the_same(source, node, numbers) for node in read)
 
 
-def _means_the_same(source: SourceFile, node: ast.Name, names: set[str]) -> bool:
+def _means_the_same(source: SourceFile, node: ast.Name | ast.Subscript, numbers: _Numbers) -> bool:
     """Return whether a use of an element gives the same for a number."""
     above = source.parents[node]
     if isinstance(above, ast.Call) and isinstance(above.func, ast.Name):
         return above.func.id in _CONVERTS and above.args == [node] and not above.keywords
     if isinstance(above, ast.Attribute):
         call = source.parents[above]
-        return above.attr == "item" and isinstance(call, ast.Call) and call.func is above and not call.args
+        asks = above.attr == "item" and isinstance(call, ast.Call) and call.func is above and not call.args
+        return asks and isinstance(node, ast.Name)
     if isinstance(above, ast.Tuple):
         return _is_place(source.parents[above], above)
     if isinstance(above, ast.Subscript):  # written to, it may be a dictionary, whose keys are other ones then
         return above.slice is node and isinstance(above.ctx, ast.Load)
     if isinstance(above, ast.Compare):
-        return _is_asked(source, above) and all(_is_whole(one, names) for one in (above.left, *above.comparators))
+        return _is_asked(source, above) and all(_is_whole(one, numbers) for one in (above.left, *above.comparators))
     return False
 
 
@@ -130,13 +148,13 @@ def _is_place(node: ast.AST, index: ast.expr) -> bool:
     return isinstance(node, ast.Subscript) and node.slice is index
 
 
-def _is_whole(node: ast.expr, names: set[str]) -> bool:
+def _is_whole(node: ast.expr, numbers: _Numbers) -> bool:
     """Return whether what an element is compared with is a whole number, or another element."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
     if isinstance(node, ast.Constant):
-        return type(node.value) is int
-    return isinstance(node, ast.Name) and node.id in names
+        return type(node.value) is int and abs(node.value) <= _EXACT
+    return node in numbers.items or (isinstance(node, ast.Name) and node.id in numbers.names)
 
 
 def _is_asked(source: SourceFile, node: ast.expr) -> bool:

@@ -42,7 +42,8 @@ def by_array(place: EditPlace) -> WrittenEdit:
             (changes.after if isinstance(made, ast.Assign) else changes.before)(made, line)
             for write in writes:
                 changes.replace(_target(write).value, array)
-        if as_numbers(source, function, changes) or found:
+        own = function is place.source.scope(place.statement)
+        if as_numbers(source, function, changes, certain=own) or found:
             return WrittenEdit(changes.done(place.project), changed=1)
     return place.left("elements of a tensor that are read or written one by one, in a loop, are not found")
 
