@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flatout.analysis.epochs import epoch_steps, project_epoch, short_epochs
+from flatout.analysis.epochs import epoch_or_cycle, short_epochs
 from flatout.analysis.equality import fails_in_every_class
 from flatout.analysis.judge import allocate, compare, last_look
 from flatout.engine.process.target import Target
@@ -75,7 +75,7 @@ class Search:
         epochs = short_epochs(report.run, report.breakdown, window_s)
         self._verifier = Verifier(target, folder, watch=self._watch.steps, epochs=epochs)
         self._verifier.window_s = window_s
-        epoch = project_epoch(report.run, report.breakdown)
+        epoch = epoch_or_cycle(report.run, report.breakdown)
         epoch_s = epoch.seconds if epoch is not None else 0.0
         self._shares = TimeBudget(until, pace, window_s=window_s, epoch_s=epoch_s)
         done = {trial.candidate.selection.label for trial in self.trials}
@@ -213,8 +213,9 @@ class Search:
 
     def _epoch_steps(self, candidate: Candidate) -> int:
         """Return the steps of blocks of whole epochs; 0 for blocks of some steps."""
-        by_epoch = by_epochs(self._shares, candidate, self._queue, self.kept)
-        return epoch_steps(self._report.run) if by_epoch else 0
+        epoch = epoch_or_cycle(self._report.run, self._report.breakdown)
+        by_epoch = epoch is not None and by_epochs(self._shares, candidate, self._queue, self.kept)
+        return epoch.steps if epoch is not None and by_epoch else 0
 
     def _alpha_of(self, candidate: Candidate) -> float:
         """Return the error probability that its trial may spend."""
@@ -327,7 +328,7 @@ class Search:
 
     def _confirm(self) -> None:
         self._watch.stage = "confirming the whole recipe"
-        epoch, pace = project_epoch(self._report.run, self._report.breakdown), Pace.of(self._report)
+        epoch, pace = epoch_or_cycle(self._report.run, self._report.breakdown), Pace.of(self._report)
         confirmation = Confirmation(
             self._bench,
             together=pace.together,
