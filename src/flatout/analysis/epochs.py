@@ -1,20 +1,23 @@
 """How long an epoch of the user's training is, in steps and in time, and how much of it the device waits."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.run import EpochEnd, Outside, Run
 
-__all__ = ["Epoch", "ShortEpochs", "epoch_steps", "project_epoch", "short_epochs", "with_epoch_end"]
+__all__ = ["Epoch", "ShortEpochs", "epoch_or_cycle", "epoch_steps", "project_epoch", "short_epochs", "with_epoch_end"]
 
 WAITING = (Phase.INPUT, Phase.TRANSFER, Phase.SYNC)
 BETWEEN = (Phase.VALIDATION, Phase.ROLLOUT, Phase.EPOCH_GAP, Phase.CHECKPOINT)
 
 _SHORT, _SHORT_ENOUGH = 16, 24  # steps of an epoch that ends early, and of one that need not
+_REGULAR = 1.2  # times the fewest steps between two validations, at most, where these come at equal distances
 _WHOLE_SHARE = 1 / 6  # of the time in which results are compared, that a whole epoch may take
 
 
@@ -78,6 +81,24 @@ def project_epoch(run: Run, breakdown: Breakdown) -> Epoch | None:
     step_s = breakdown.mean_ms / 1000
     waiting = sum(breakdown.share(phase) for phase in WAITING)
     return Epoch(steps, steps * step_s + between_s, steps * step_s * waiting, between_s, ended)
+
+
+def epoch_or_cycle(run: Run, breakdown: Breakdown) -> Epoch | None:
+    """Return what an epoch takes; where no loader tells its length, what lies from one validation to the next.
+
+    Blocks of steps that are to hold a validation are of that length. It need not be the script's epoch.
+    """
+    epoch = project_epoch(run, breakdown)
+    starts = [step.start_ns for step in run.steps]
+    validated = [one for one in run.outside if one.phase == Phase.VALIDATION]
+    places = sorted({bisect_right(starts, one.start_ns) for one in validated} - {0})
+    if epoch is not None or not places or breakdown.mean_ms <= 0:
+        return epoch
+    lengths = [last - first for first, last in pairwise(places)] or [places[0] + run.first_step - 1]
+    if max(lengths) > _REGULAR * min(lengths):
+        return None
+    steps, between_s = int(median(lengths)), breakdown.outside_s(Phase.VALIDATION) / len(places)
+    return Epoch(steps, steps * breakdown.mean_ms / 1000 + between_s, 0.0, between_s, len(places))
 
 
 def with_epoch_end(run: Run, deep: Run) -> Run:

@@ -259,7 +259,9 @@ def _announce(
 
     whole = len(kept) == len(recipe.fixes)
     proof = recipe.proof
-    expected = f"expected to be {gain_in_words(recipe)}; a step was " if recipe.whole is not None else ""
+    between = recipe.whole is not None and recipe.whole.tuned.between_s < recipe.whole.plain.between_s
+    what = "an epoch" if between else "a step"
+    expected = f"expected to be {gain_in_words(recipe)}; {what} was " if recipe.whole is not None else ""
     told = f", {expected}proven {proof.speedup:.2f}x as fast ({proof.low:.2f} to {proof.high:.2f})"
     _say(f"{script} trains under {path}{told if whole else ''}")
     for each in kept:

@@ -89,7 +89,7 @@ EDITS: Mapping[str, FindingEdit] = {
     "foreach": _tried(with_foreach, "torch._foreach_ operations for the loop", weakest=_ROUNDING),
     "one-array": _tried(in_one_array, "one array before the tensor"),
     "pad-sequence": _tried(padded_at_once, "pad_sequence for the loop"),
-    "element-writes": _tried(by_array, "elements written through a NumPy view"),
+    "element-writes": _tried(by_array, "elements of tensors read and written as plain numbers"),
     "state-copies": _tried(without_deepcopy, "state_dict() without a deep copy"),
     "list-lookups": _tried(by_dictionaries, "lookups in a list through a set or dictionary"),
     "collect": _tried(collected, "pieces collected in a list"),

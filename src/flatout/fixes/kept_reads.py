@@ -3,10 +3,10 @@
 ## What it does
 
 `numpy.load`, `numpy.loadtxt`, `numpy.genfromtxt`, `numpy.fromfile`, `torch.load`, `cv2.imread`, `soundfile.read` and
-`scipy.io.wavfile.read` of a path are answered from memory from the second time on, for as long as the file has the
-number, size and times that it had. It is meant for loops that make their batches by hand, and acts in the training
-process alone: each worker would keep as much once more. Those of a `DataLoader` are served by `compiled-input` and
-`cached-input`.
+`scipy.io.wavfile.read` of a path, and the arrays of an `.npz` archive, are answered from memory from the second time
+on, for as long as the file has the number, size and times that it had. It is meant for loops that make their batches by
+hand and samples that draw at random, and acts in the training process alone: each worker would keep as much once more.
+Samples of a `DataLoader` that are the same each time are served by `compiled-input` and `cached-input`.
 
 ## Why it helps
 
@@ -24,7 +24,7 @@ training, or ends the fix with a warning (`on_change="warn"`).
 ## When it is wrong
 
 What is kept takes memory, at most 40% of what was free. Files on network file systems are left alone, for these tell
-late, and so are files that are mapped into memory, and results with objects (`allow_pickle`, `.npz`). Code that writes
+late, and so are files that are mapped into memory, and results with objects (`allow_pickle`). Code that writes
 to a file and sets its times back, or maps it without Python or in another process, is not seen unless it changes the
 size; some reads are made all the same, and compared. A read that warns does so when it is made. Names that modules took
 before (`from numpy import load`) go on to read.
@@ -52,6 +52,8 @@ _READERS = (
     *("numpy:load", "numpy:loadtxt", "numpy:genfromtxt", "numpy:fromfile", "torch:load", "cv2:imread"),
     *("soundfile:read", "scipy.io.wavfile:read"),
 )
+_MEMBER = "numpy.lib.npyio:NpzFile.__getitem__"
+_UNPACKS = frozenset({"zipfile", "gzip"})  # modules whose functions unpack what is read of an archive
 _READS = re.compile(r"\b(load|loadtxt|genfromtxt|fromfile|imread|read)\(")
 _LEAST_SHARE = 0.02  # of what the sampler saw of the main process
 
@@ -68,7 +70,7 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
         if at.file not in texts:
             texts[at.file] = _lines(at.file)
         lines = texts[at.file]
-        if 0 < at.line <= len(lines) and _READS.search(lines[at.line - 1]):
+        if cost.leaf in _UNPACKS or (0 < at.line <= len(lines) and _READS.search(lines[at.line - 1])):
             spent += cost.seconds
     if whole <= 0 or spent < _LEAST_SHARE * whole:
         return Unfit("no line of the training process spends time on reading arrays from files")
@@ -91,13 +93,14 @@ def patch(site: "Site", *, on_change: str = "stop") -> None:
     from flatout.pipeline.cache.memory_budget import MemoryBudget
 
     kept = KeptReads(reports_of(site, on_change), lambda: site.hit("read before"), MemoryBudget().take)
-    waiting = set(_READERS)
+    waiting = {*_READERS, _MEMBER}
 
     def look() -> None:
         for dotted in sorted(waiting):
             if dotted.partition(":")[0] in sys.modules:
                 waiting.discard(dotted)
-                site.wrap(dotted, functools.partial(kept.reading, dotted.replace(":", ".")))
+                stand_in = functools.partial(kept.reading, dotted.replace(":", "."))
+                site.wrap(dotted, kept.members if dotted == _MEMBER else stand_in)
 
     def before(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -117,7 +120,7 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     bounds={"on_change": ON_CHANGE},
-    addresses=("HO001", "IN008"),
+    addresses=("HO001", "IN003", "IN008"),
     from_second_pass=True,
     edit=(Unwritten(reason="whether a file was written must be asked each time: read it once, before the loop"),),
 )

@@ -8,11 +8,12 @@ one tick of the file system's clock shows in none of them.
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flatout.kept.archive_directories import is_plain_file
 from flatout.kept.call_key import given
 from flatout.kept.kept_result import KeptResult, Unkeepable
 from flatout.kept.known_files import FileIdentity, KnownFiles, identity_of
@@ -32,6 +33,16 @@ class _Read:
     signature: FileIdentity
     kinds: list[type]  # that were given as arguments, by identity
     result: KeptResult
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file that is read: by what, its path, how it is asked for its state, and that state."""
+
+    name: str
+    path: str
+    opened: str | int
+    before: FileIdentity
 
 
 class KeptReads:
@@ -60,21 +71,41 @@ class KeptReads:
             before = identity_of(path)
             if what is None or before is None or not all(isinstance(each, type) for each in what.objects):
                 return original(*args, **kwargs)
-            key = (name, path, what.key)
-            known = self._read.get(key)
-            if known is None or known.signature != before:
-                result = original(*args, **kwargs)
-                if self._files.may_keep(path, path, before):
-                    self._keep(key, before, what.objects, path, result)
-                return result
-            if self._files.is_mapped(before):
-                return original(*args, **kwargs)
-            if self._reports.pace.due:
-                return self._proven(name, known, path, original, args, kwargs)
-            self._acted()
-            return known.result.make()
+            file = _File(name, path, path, before)
+            return self._answer(file, (name, path, what.key), what.objects, lambda: original(*args, **kwargs))
 
         return read
+
+    def members(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what stands for `NpzFile.__getitem__`, which reads and unpacks an array of an archive each time."""
+
+        def read(archive: Any, key: Any) -> Any:
+            opened = getattr(archive.zip, "fp", None)
+            if self.off or type(key) is not str or opened is None or not is_plain_file(opened):
+                return original(archive, key)
+            before = identity_of(opened.fileno())
+            if before is None:
+                return original(archive, key)
+            file = _File("numpy.load", str(opened.name), opened.fileno(), before)
+            known = ("npz", before[:2], key, archive.allow_pickle, getattr(archive, "max_header_size", 0))
+            return self._answer(file, known, [], lambda: original(archive, key))
+
+        return read
+
+    def _answer(self, file: "_File", key: object, kinds: list[Any], read: Callable[[], Any]) -> Any:
+        """Return what was read from a file that is as it was, or read it, by `read()`."""
+        known = self._read.get(key)
+        if known is None or known.signature != file.before:
+            result = read()
+            if not isinstance(result, Mapping) and self._files.may_keep(file.opened, file.path, file.before):
+                self._keep(key, file.before, kinds, file.path, result)
+            return result
+        if self._files.is_mapped(file.before):
+            return read()
+        if self._reports.pace.due:
+            return self._proven(file, known, read)
+        self._acted()
+        return known.result.make()
 
     def _keep(self, key: object, before: FileIdentity, kinds: list[type], path: str, result: Any) -> None:
         try:
@@ -89,28 +120,20 @@ class KeptReads:
             self._read.popitem(last=False)
         self._read[key] = _Read(before, kinds, kept)
 
-    def _proven(
-        self,
-        name: str,
-        known: _Read,
-        path: str,
-        original: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+    def _proven(self, file: "_File", known: _Read, read: Callable[[], Any]) -> Any:
         """Read the file all the same, and hold what was kept against that.
 
         Raises:
             ChangedTooLate: it was written to without a trace, and the training is not to go on after that.
         """
         with self._reports.pace.proving():
-            result = original(*args, **kwargs)
+            result = read()
             same = known.result.is_same(result)
-        if same or identity_of(path) != known.signature:
+        if same or identity_of(file.opened) != known.signature:
             return result
         self.off = True
         self._read.clear()
-        reason = f"{name} read other values from {os.path.basename(path)} than were kept of it"
+        reason = f"{file.name} read other values from {os.path.basename(file.path)} than were kept of it"
         why = "Something writes to the file and leaves its size and times as they are."
         self._reports.wrong(reason, why, "kept-reads")
         return result

@@ -93,6 +93,7 @@ def headline(report: Report) -> str:
         whole = f"{format_factor(product)} as fast with {IN_WORDS[strict]}; {whole}"
     if training:
         which = "A step" if steady_from_the_start(report.recipe) else "A step of a later epoch"
+        which = "An epoch" if report.confirmation is not None and report.confirmation.of_epochs else which
         whole = f"{training} with {named}. {which}: {whole}"
     return f"{whole[0].upper()}{whole[1:]}. {fixes}, {tried}."
 
@@ -241,7 +242,8 @@ def confirmation_lines(report: Report, look: Look) -> list[Text]:
     word = "Confirmed" if report.recipe is not None else "Not confirmed"
     text = f"{word}: the whole recipe against the untouched script, in fresh processes: {format_gain(found)}"
     times = mean_times(found)
-    text += f"; a step took {format_ms(times[0])}, now {format_ms(times[1])}" if times else ""
+    what = "a step, with its share of what lies between epochs," if found.of_epochs else "a step"
+    text += f"; {what} took {format_ms(times[0])}, now {format_ms(times[1])}" if times else ""
     text += " for as many samples." if any(each.equivalence is Equivalence.SEMANTIC for each in _kept(report)) else "."
     lines = look.paragraph(text, hanging=INDENT)
     for sentence in parts_in_words(report.recipe) if report.recipe is not None else ():

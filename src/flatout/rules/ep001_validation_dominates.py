@@ -27,12 +27,13 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.facts.epoch_ends import recorded, seen_once
-from flatout.rules.facts.validation import passes, place, spent
+from flatout.rules.facts.validation import input_share, passes, place, spent
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, Run
 
 MIN_SHARE = 0.25
+_OF_LOADERS = 0.1  # of a validation, that its loaders take, below which no fix of the input is named
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -61,7 +62,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             ),
             Evidence("steps measured", breakdown.measured, ""),
         ),
-        fixes=("loader-workers", "compiled-input"),
+        fixes=("loader-workers", "compiled-input") if input_share(run) >= _OF_LOADERS else (),
     )
 
 
@@ -71,7 +72,7 @@ RULE = Rule(
     code="EP001",
     name="validation-dominates",
     check=check,
-    edits=(("collect",),),
+    edits=(("collect",), ("element-writes",)),
     settings={
         "lightning": "`Trainer(check_val_every_n_epoch=..., limit_val_batches=...)`",
         "transformers": '`TrainingArguments(eval_strategy="steps", eval_steps=..., per_device_eval_batch_size=...)`',

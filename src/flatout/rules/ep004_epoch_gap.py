@@ -113,7 +113,7 @@ RULE = Rule(
     code="EP004",
     name="epoch-gap",
     check=check,
-    edits=(("remove-call", "gc.collect"), ("state-copies",), ("list-lookups",)),
+    edits=(("remove-call", "gc.collect"), ("state-copies",), ("list-lookups",), ("element-writes",)),
     fires_on=(
         example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES),
         example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES, loaders=(_WORKERS,)),

@@ -132,6 +132,7 @@ class Comparison:
     decision: str  # "faster", "slower", "not faster", "undecided"
     looks: int = 0  # looks at the data that were paid for
     alpha: float = 0.0  # error probability spent on this candidate
+    of_epochs: bool = False  # each block was a whole epoch: a step's time holds its share of what lies between them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

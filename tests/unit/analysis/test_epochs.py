@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from flatout.analysis.breakdown import account
-from flatout.analysis.epochs import ShortEpochs, epoch_steps, project_epoch, short_epochs, with_epoch_end
+from flatout.analysis.epochs import (
+    ShortEpochs,
+    epoch_or_cycle,
+    epoch_steps,
+    project_epoch,
+    short_epochs,
+    with_epoch_end,
+)
 from flatout.rules.core.example import example, steps_of
 from flatout.schema.phase import Phase
 from flatout.schema.run import End, EpochEnd, Header, LoaderFacts, Outside
@@ -112,3 +119,25 @@ def test_what_the_timed_run_has_seen_itself_stands():
 
 def test_a_whole_validation_is_taken_as_it_was():
     assert with_epoch_end(example(steps=epochs_of(30)).run, deep_run(batches_timed=4)).epoch_end.validation_s == 1.0
+
+
+def validated(*places, steps=100):
+    """A recording by hand-written loops whose validations, of two batches each, come after so many steps."""
+    run = example(steps=epochs_of(steps)).run
+    starts = [step.start_ns for step in run.steps]
+    ends = [starts[at] - 1 if at < steps else starts[-1] + run.steps[-1].wall_ns for at in places]
+    stretches = [Outside(phase=Phase.VALIDATION, start_ns=end, wall_ns=10**9) for end in ends for _ in range(2)]
+    return replace(run, outside=tuple(stretches))
+
+
+@pytest.mark.parametrize(
+    ("places", "steps"), [((40,), 40), ((20, 60, 100), 40), ((0, 30, 60), 30), ((), None), ((10, 20, 80), None)]
+)
+def test_where_no_loader_tells_validations_do(places, steps):
+    run = validated(*places)
+    found = epoch_or_cycle(run, account(run))
+    assert (found and found.steps) == steps
+    if steps:
+        assert found.between_s == pytest.approx(2.0, rel=0.6)
+        assert found.seconds == pytest.approx(steps * 0.1 + found.between_s)
+    assert project_epoch(run, account(run)) is None

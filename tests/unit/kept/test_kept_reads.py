@@ -240,3 +240,64 @@ def test_what_nobody_reads_any_more_is_forgotten():
     del reads
     gc.collect()
     assert ref() is None
+
+
+class Members(Reads):
+    """`numpy.load(path)[key]` as it stands under the fix."""
+
+    def __init__(self, **about):
+        super().__init__(function=np.lib.npyio.NpzFile.__getitem__, **about)
+        self._call = self.kept.members(self._original)
+
+
+def archived(name="a.npz", seed=0, save=np.savez_compressed, **more):
+    chance = np.random.default_rng(seed)
+    save(name, x=chance.standard_normal((9, 4)), y=np.asfortranarray(chance.integers(0, 9, (3, 5))), **more)
+    return name
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_of_an_archive_are_unpacked_once_and_are_the_callers_own(save):
+    reads, name = Members(), archived(save=save)
+    for _ in range(3):
+        with np.load(name) as archive:
+            for key in ("x", "y", "x.npy"):
+                reads(archive, key)[0] = 5
+    assert (reads.read, reads.acted) == (3, 6)
+    archived(seed=1, save=save)
+    with np.load(name) as archive:
+        reads(archive, "x")
+    assert (reads.read, reads.acted, reads.left) == (4, 6, [])
+
+
+def test_an_archive_that_was_replaced_while_it_was_open_gives_what_it_holds():
+    reads, name = Members(), archived()
+    with np.load(name) as old:
+        reads(old, "x")
+        os.rename(archived("b.npz", seed=1), name)
+        with np.load(name) as new:
+            assert not np.array_equal(reads(old, "x"), reads(new, "x"))
+            reads(new, "x")
+
+
+def test_members_that_are_no_arrays_or_not_there_are_as_ever():
+    reads = Members()
+    name = archived(objects=np.array([{}, None], dtype=object))
+    with np.load(name, allow_pickle=True) as archive:
+        assert reads._call(archive, "objects")[1] is None
+        assert reads._call(archive, "objects")[1] is None
+        with pytest.raises(KeyError, match="z is not a file"):
+            reads._call(archive, "z")
+    assert (reads.read, reads.acted) == (3, 0)
+    with np.load(name) as archive, pytest.raises(ValueError, match="allow_pickle"):
+        reads._call(archive, "objects")
+
+
+def test_an_archive_in_memory_is_not_kept():
+    import io
+
+    file = io.BytesIO(Path(archived()).read_bytes())
+    reads = Members()
+    with np.load(file) as archive:
+        reads(archive, "x"), reads(archive, "x")
+    assert (reads.read, reads.acted) == (2, 0)

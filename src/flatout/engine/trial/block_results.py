@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from flatout.loader_account import LoaderAccount
@@ -13,6 +15,7 @@ from flatout.schema.trial import Pair, Verdict
 __all__ = [
     "Failure",
     "Measured",
+    "StepAndBetween",
     "enough",
     "first_epoch_of_turns",
     "longer_start_of_turns",
@@ -20,8 +23,11 @@ __all__ = [
     "phases_of_turns",
     "read_parts",
     "slowest_block",
+    "step_and_between",
     "take_record",
 ]
+
+_LEAST_BETWEEN, _MOST_BETWEEN = 0.01, 50.0  # share of an epoch that is worth a factor of its own, and the largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,35 @@ def phases_of_turns(folder: Path) -> list[tuple[int, tuple[float, ...]]]:
     """Return for every block of two processes side by side whose it is, and its mean of each phase in milliseconds."""
     records = (record for records in read_parts(folder) for record in records if record.get("kind") == "block")
     return [(record["side"], tuple(record.get("phases_ms", ()))) for record in records]
+
+
+@dataclass(frozen=True, slots=True)
+class StepAndBetween:
+    """What a recipe gives in the steps and between epochs, as factors."""
+
+    step: float = 1.0
+    between: float = 1.0
+
+
+def step_and_between(measured: Measured) -> StepAndBetween:
+    """Return both, of blocks that were whole epochs: what a mean step takes beyond its phases lies between epochs.
+
+    Where nothing is known of the phases, all that was gained counts as gained in the steps.
+    """
+    whole = [
+        median([pair.baseline_ms for pair in measured.pairs]),
+        median([pair.candidate_ms for pair in measured.pairs]),
+    ]
+    sums: list[list[float]] = [[], []]
+    for side, phases in measured.phases:
+        sums[side].append(math.fsum(phases))
+    if not all(sums) or not all(median(side) > 0 for side in sums):
+        return StepAndBetween(step=whole[0] / whole[1])
+    steps = [min(median(side), most) for side, most in zip(sums, whole, strict=True)]
+    between = [max(most - step, 0.0) for step, most in zip(steps, whole, strict=True)]
+    if between[0] < _LEAST_BETWEEN * whole[0]:
+        return StepAndBetween(step=whole[0] / whole[1])
+    return StepAndBetween(step=steps[0] / steps[1], between=between[0] / max(between[1], between[0] / _MOST_BETWEEN))
 
 
 def slowest_block(folder: Path, measured: Measured) -> float | None:

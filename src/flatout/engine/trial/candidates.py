@@ -1,13 +1,14 @@
 """Which fixes are worth a trial on this script, in which order."""
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flatout.analysis.judge import FLOOR
 from flatout.engine.trial.edit_candidates import ProposedEdit, edit_candidates
 from flatout.fixes.core.catalog import fixes, from_second_pass
 from flatout.fixes.core.fix import Fix
-from flatout.rules.core.bounds import speedup_on_freed_cores
+from flatout.rules.core.bounds import speedup_on_freed_cores, speedup_without
+from flatout.rules.facts.validation import input_share
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
 from flatout.schema.finding import Breakdown, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
@@ -39,7 +40,7 @@ class Prospect:
     @classmethod
     def of(cls, fix: Fix, run: Run, breakdown: Breakdown, findings: Sequence[Finding]) -> "Prospect":
         """Return what it could give on the script that `run` recorded."""
-        addressed = [finding for finding in findings if finding.code in fix.addresses]
+        addressed = [_reached(fix, finding, run) for finding in findings if finding.code in fix.addresses]
         hoped = max((finding.max_speedup for finding in addressed), default=1.0)
         ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
         reach = lifted(ceiling, _rest(fix, breakdown))
@@ -99,6 +100,14 @@ def _of_fix(fix: Fix, least: float, run: Run, prospect: Prospect) -> Iterator[tu
         )
         hoped = min(prospect.hoped, prospect.ceiling)
         yield (_turn(fix, candidate.reasons), -hoped, -prospect.ceiling, number), candidate
+
+
+def _reached(fix: Fix, finding: Finding, run: Run) -> Finding:
+    """Return a finding with what a fix could give of it: one of the input shortens of validation what loaders take."""
+    if finding.phase is not Phase.VALIDATION or Phase.INPUT not in fix.phases:
+        return finding
+    within = speedup_without(finding.share * input_share(run))
+    return replace(finding, max_speedup=min(finding.max_speedup, within))
 
 
 def _asked_for(catalog: Iterable[Fix], only: Set[str], named: Set[str], equal: Equivalence) -> Iterator[Fix]:

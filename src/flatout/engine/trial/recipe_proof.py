@@ -12,18 +12,22 @@ from flatout.analysis.judge import CONFIRM_LOOKS, compare, confirm
 from flatout.analysis.whole_gain import Gains, whole_gain
 from flatout.engine.process.edit_seal import seal
 from flatout.engine.process.target import Target, arguments_digests, script_digest
-from flatout.engine.trial.block_results import Measured, enough
+from flatout.engine.trial.block_results import Measured, StepAndBetween, enough, step_and_between
 from flatout.engine.trial.timing import Bench
 from flatout.fixes.core.catalog import from_second_pass
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.report import Report
 from flatout.schema.trial import Comparison, Selection, Trial
 
-__all__ = ["CONFIRM_PAIRS", "CONFIRM_STARTS", "Confirmation", "make_recipe", "proof_of"]
+__all__ = ["CONFIRM_PAIRS", "CONFIRM_STARTS", "EPOCH_PAIRS", "Confirmation", "make_recipe", "proof_of"]
 
 CONFIRM_PAIRS, CONFIRM_STARTS = CONFIRM_LOOKS[0] // 2, 2
 """Pairs of blocks before the first look, in each of two starts, the second with the sides swapped."""
 
+EPOCH_PAIRS = 4
+"""Of whole epochs, before the first look: these are long, and hold what lies between steps."""
+
+_EPOCH_LOOKS = (EPOCH_PAIRS, 8, 16)
 _LEFT_OUT_ALPHA = 0.01
 _LEFT_OUT_LOOKS = (8,)
 _FEWEST_PAIRS = 3
@@ -37,18 +41,22 @@ class Confirmation:
     """Measures a recipe that the trials have put together."""
 
     def __init__(
-        self, bench: Bench, *, together: bool, until: float, start_s: float = 0.0, epoch_s: float = math.inf
-    ) -> None:
+        self, bench: Bench, *, together: bool, until: float, start_s: float = 0.0, epoch_s: float = math.inf,
+        epoch_steps: int = 0,
+    ) -> None:  # fmt: skip
         """Take the bench, whether the script is one of several processes, and when the budget ends.
 
-        `start_s`: what a start of two processes and its pairs take, `epoch_s`: an epoch of the untouched script.
+        `start_s`: what a start of two processes and its pairs take, `epoch_s`: the steps of an epoch of the untouched
+        script. `epoch_steps`: of blocks that are whole epochs, for a recipe that shortens what lies between them.
         """
         self._bench = bench
         self._together = together
         self._until = until
         self._start_s = start_s
         self._epoch_s = epoch_s
+        self._epoch_steps = epoch_steps
         self._once_s: list[float] = []
+        self._parts = StepAndBetween()
 
     def leave_one_out(self, kept: Sequence[Trial], *, whole_s: float) -> list[tuple[Trial, Comparison]]:
         """Return the fixes without which the recipe is as fast as with them, as far as they can be switched off.
@@ -81,7 +89,7 @@ class Confirmation:
         There are more looks, each of more pairs, as long as nothing is decided and time is left.
         """
         measured = Measured()
-        for look, wanted in enumerate(CONFIRM_LOOKS):
+        for look, wanted in enumerate(_EPOCH_LOOKS if self._epoch_steps else CONFIRM_LOOKS):
             start = time.monotonic()
             self._measure(fixes, measured, wanted)
             found = confirm(measured.pairs, look)
@@ -89,6 +97,8 @@ class Confirmation:
             if found.decision != "undecided" or len(measured.pairs) < wanted or time.monotonic() + more_s > self._until:
                 break
         self._once_s = measured.once_s
+        if self._epoch_steps:
+            self._parts, found = step_and_between(measured), dataclasses.replace(found, of_epochs=True)
         return found if len(measured.pairs) >= _FEWEST_PAIRS else None
 
     def gains(self, fixes: Sequence[Selection], later: float) -> Gains:
@@ -97,8 +107,10 @@ class Confirmation:
         What it gives in the first epoch and how much longer its start takes are seen where fixes act as in a training;
         of fixes that act alike from the first step on, the confirmation has shown both.
         """
+        parts = self._parts
+        later = parts.step if self._epoch_steps else later
         if not any(map(from_second_pass, fixes)):
-            return Gains(later=later, first=later, once_s=_typical(self._once_s))
+            return Gains(later=later, first=later, once_s=_typical(self._once_s), between=parts.between)
         measured = Measured()
         left_s = self._until - time.monotonic()
         if not self._together and left_s > _FIRST_EPOCH_S / 2:
@@ -112,7 +124,7 @@ class Confirmation:
             if len(pairs) >= _FEWEST_PAIRS
             else None
         )
-        return Gains(later=later, first=first, once_s=_typical(measured.once_s))
+        return Gains(later=later, first=first, once_s=_typical(measured.once_s), between=parts.between)
 
     def _measure(self, fixes: Sequence[Selection], measured: Measured, wanted: int) -> None:
         """Add pairs up to `wanted`, half of them in each of two starts, the second with the sides swapped."""
@@ -124,12 +136,14 @@ class Confirmation:
             if self._together or measured.failure:
                 measured.failure = None
                 self._bench.one_after_the_other(
-                    (), fixes, measured, decide=enough_of_them, max_s=left_s, num_pairs=CONFIRM_PAIRS
-                )
+                    (), fixes, measured, decide=enough_of_them, max_s=left_s, num_pairs=CONFIRM_PAIRS,
+                    epoch_steps=self._epoch_steps,
+                )  # fmt: skip
             else:
                 self._bench.side_by_side(
-                    (), fixes, measured, looks=(half,), decide=enough_of_them, max_s=left_s, swap=swap
-                )
+                    (), fixes, measured, looks=(half,), decide=enough_of_them, max_s=left_s, swap=swap,
+                    epoch_steps=self._epoch_steps,
+                )  # fmt: skip
             measured.decision = ""
             if self._until - time.monotonic() < 0:
                 return

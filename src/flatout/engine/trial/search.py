@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flatout.analysis.epochs import epoch_steps, project_epoch, short_epochs
+from flatout.analysis.epochs import epoch_or_cycle, short_epochs
 from flatout.analysis.equality import fails_in_every_class
-from flatout.analysis.judge import FLOOR, allocate, compare, last_look
+from flatout.analysis.judge import allocate, compare, last_look
 from flatout.engine.process.target import Target
 from flatout.engine.trial.block_results import Failure, Measured
 from flatout.engine.trial.candidates import lifted, of_later_passes
 from flatout.engine.trial.journal import TrialJournal
 from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, Confirmation, make_recipe
-from flatout.engine.trial.time_budget import FEW_PAIRS, TimeBudget
+from flatout.engine.trial.time_budget import TimeBudget, by_epochs, needs_epochs
 from flatout.engine.trial.timing import Bench
 from flatout.engine.trial.trial_log import SearchWatch, TrialLog
 from flatout.engine.trial.verify import Verifier
@@ -75,7 +75,9 @@ class Search:
         epochs = short_epochs(report.run, report.breakdown, window_s)
         self._verifier = Verifier(target, folder, watch=self._watch.steps, epochs=epochs)
         self._verifier.window_s = window_s
-        self._shares = TimeBudget(until, pace, window_s=window_s)
+        epoch = epoch_or_cycle(report.run, report.breakdown)
+        epoch_s = epoch.seconds if epoch is not None else 0.0
+        self._shares = TimeBudget(until, pace, window_s=window_s, epoch_s=epoch_s)
         done = {trial.candidate.selection.label for trial in self.trials}
         self._queue = [candidate for candidate in offered if candidate.selection.label not in done]
         self._drop_kept_fixes()
@@ -199,7 +201,7 @@ class Search:
                 arm,
                 alone,
                 decide=self._decide(alone, candidate),
-                max_s=self._left_s(),
+                max_s=self._shares.of(candidate, self._queue, self.kept),
                 num_pairs=max(_SIDE_LOOKS),
             )
             alone.wall_s += measured.wall_s
@@ -210,17 +212,10 @@ class Search:
         self._conclude(candidate, measured)
 
     def _epoch_steps(self, candidate: Candidate) -> int:
-        """Return the steps of blocks of whole epochs; 0 for blocks of some steps.
-
-        Blocks of some steps show what a candidate is hoped to give there, where epochs are so long that the time ends
-        before much is decided: with 15 s an epoch, a cure of 3.0x was left undecided after three pairs in 77 s.
-        """
-        run, breakdown = self._report.run, self._report.breakdown
-        epoch = project_epoch(run, breakdown)
-        if not candidate.whole_epochs or epoch is None:
-            return epoch_steps(run) if candidate.whole_epochs else 0
-        too_long = 2 * FEW_PAIRS * epoch.seconds > self._shares.of(candidate, self._queue, self.kept)
-        return 0 if too_long and candidate.in_steps >= FLOOR else epoch.steps
+        """Return the steps of blocks of whole epochs; 0 for blocks of some steps."""
+        epoch = epoch_or_cycle(self._report.run, self._report.breakdown)
+        by_epoch = epoch is not None and by_epochs(self._shares, candidate, self._queue, self.kept)
+        return epoch.steps if epoch is not None and by_epoch else 0
 
     def _alpha_of(self, candidate: Candidate) -> float:
         """Return the error probability that its trial may spend."""
@@ -333,14 +328,14 @@ class Search:
 
     def _confirm(self) -> None:
         self._watch.stage = "confirming the whole recipe"
-        epoch = project_epoch(self._report.run, self._report.breakdown)
-        pace = Pace.of(self._report)
+        epoch, pace = epoch_or_cycle(self._report.run, self._report.breakdown), Pace.of(self._report)
         confirmation = Confirmation(
             self._bench,
             together=pace.together,
             until=self._shares.confirmed_by,
             start_s=pace.start_of_two_s(CONFIRM_PAIRS),
             epoch_s=math.inf if epoch is None else epoch.seconds - epoch.between_s,
+            epoch_steps=epoch.steps if epoch is not None and needs_epochs(self.kept) else 0,
         )
         dropped = confirmation.leave_one_out(self.kept, whole_s=self._shares.confirming_s(self.kept))
         for trial, comparison in dropped:

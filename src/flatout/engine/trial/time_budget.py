@@ -4,22 +4,21 @@ import math
 import time
 from collections.abc import Sequence
 
+from flatout.analysis.judge import FLOOR
 from flatout.engine.trial.pace import Pace
-from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, CONFIRM_STARTS
+from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, CONFIRM_STARTS, EPOCH_PAIRS
 from flatout.fixes.core.catalog import find_fix, from_second_pass
 from flatout.schema.trial import Candidate, Equivalence, Trial
 
-__all__ = ["FEW_PAIRS", "TimeBudget"]
+__all__ = ["TimeBudget", "by_epochs", "needs_epochs"]
 
 _LEAST_S = 20.0  # for a candidate, however little it could give
 _LEAST_SHARE = 0.4  # of what is left, for timing a candidate, however long comparing its results takes
 _LEAST_RESERVE_S, _LEAST_RESERVE = 30.0, 0.25  # kept back for the confirmation, the smaller of both, the share of all
 _MOST_RESERVE = 0.4  # of all
 _CONFIRM_APART = 4  # pairs that a confirmation by processes one after the other should have
-_FIRST_LOOK, _USUAL_LOOK = 4, 16  # pairs below which nothing can be said, and with which most is decided
-FEW_PAIRS = 8
-"""With which what gives much is decided."""
-
+_FIRST_LOOK, _FEW, _USUAL_LOOK = 4, 8, 16  # pairs that nothing is said below, that decide much, and that decide most
+_MARGIN = 1.1  # times what a first look is reckoned to take, so that it is reached
 _GRACE = 0.07  # of all: the confirmation may end so much later; a budget is kept within 10 %
 
 
@@ -45,23 +44,21 @@ class _Comparisons:
 class TimeBudget:
     """The time of one tune."""
 
-    def __init__(self, until: float, pace: Pace, *, window_s: float) -> None:
+    def __init__(self, until: float, pace: Pace, *, window_s: float, epoch_s: float = 0.0) -> None:
         """Take when it ends and what is known of the script.
 
         Args:
             until: the end, on the monotonic clock.
             pace: of the script.
             window_s: how long a training is compared.
+            epoch_s: how long an epoch takes, with what lies between two of them; 0.0 where that is not known.
         """
         self.until = until
+        self._epoch_s = epoch_s
         self._all_s = until - time.monotonic()
+        self.confirmed_by = until + _GRACE * self._all_s  # on the monotonic clock: no recipe is lost for some seconds
         self._pace = pace
         self.comparisons = _Comparisons(pace, window_s)
-
-    @property
-    def confirmed_by(self) -> float:
-        """When a confirmation must end, on the monotonic clock: a recipe is not lost for the last seconds."""
-        return self.until + _GRACE * self._all_s
 
     def left_s(self, kept: Sequence[Trial]) -> float:
         """Return the seconds left for further trials, so that what is kept can still be confirmed."""
@@ -72,6 +69,9 @@ class TimeBudget:
     def confirming_s(self, kept: Sequence[Trial]) -> float:
         """Return the seconds that confirming a recipe of `kept` takes."""
         warmup_s = math.fsum(trial.warmup_s for trial in kept)
+        if self._epoch_s > 0 and needs_epochs(kept):
+            by_epochs_s = CONFIRM_STARTS * self.epochs_s(EPOCH_PAIRS // CONFIRM_STARTS)
+            return by_epochs_s + CONFIRM_STARTS * warmup_s
         if self._pace.together:
             return _CONFIRM_APART * (self._pace.apart_s + warmup_s)
         times_the_first_epoch = any(from_second_pass(trial.candidate.selection) for trial in kept)
@@ -87,7 +87,12 @@ class TimeBudget:
         others = [other for other in queue if other.selection.key not in idle]
         mine, *hopes = [math.log(max(1.001, one.ceiling)) for one in (candidate, *others)]
         mine /= mine + math.fsum(hopes)
-        return min(self.timing_s(candidate, kept), max(_LEAST_S, mine * self.left_s(kept)))
+        least_s = max(_LEAST_S, _MARGIN * self._look_s(candidate, _FIRST_LOOK))
+        return min(self.timing_s(candidate, kept), max(least_s, mine * self.left_s(kept)))
+
+    def epochs_s(self, num_pairs: int) -> float:
+        """Return the seconds that two processes take to start and to finish so many pairs of whole epochs."""
+        return self._pace.start_of_two_s(0) + 2 * num_pairs * self._epoch_s
 
     def timing_s(self, candidate: Candidate, kept: Sequence[Trial]) -> float:
         """Return the seconds left for timing `candidate` so that its results can still be compared."""
@@ -106,6 +111,8 @@ class TimeBudget:
     def _look_s(self, candidate: Candidate, num_pairs: int) -> float:
         """Return the seconds until so many pairs are there."""
         settling_s = _settling_s(candidate)
+        if _shows_between(candidate) and self._epoch_s > 0:
+            return self.epochs_s(num_pairs) + settling_s
         if self._pace.together and not candidate.switchable:
             return num_pairs * (self._pace.apart_s + settling_s)
         return self._pace.startup_s + settling_s + self._pace.steady_s + num_pairs * self._pace.turns_s
@@ -117,6 +124,27 @@ class TimeBudget:
             return None
         self.comparisons.note(claimed)
         return claimed
+
+
+def by_epochs(budget: TimeBudget, candidate: Candidate, queue: Sequence[Candidate], kept: Sequence[Trial]) -> bool:
+    """Return whether blocks of a candidate's trial are to be whole epochs.
+
+    Blocks of some steps show what a candidate is hoped to give there, where epochs are so long that the time ends
+    before much is decided: with 15 s an epoch, a cure of 3.0x was left undecided after three pairs in 77 s.
+    """
+    if not candidate.whole_epochs:
+        return False
+    return _shows_between(candidate) or budget.epochs_s(_FEW) <= budget.of(candidate, queue, kept)
+
+
+def needs_epochs(kept: Sequence[Trial]) -> bool:
+    """Return whether a recipe of `kept` is confirmed by whole epochs: some of it shows nowhere else."""
+    return any(_shows_between(trial.candidate) for trial in kept)
+
+
+def _shows_between(candidate: Candidate) -> bool:
+    """Return whether what it is hoped to give lies between the steps alone."""
+    return candidate.whole_epochs and candidate.in_steps < FLOOR
 
 
 def _settling_s(candidate: Candidate) -> float:

@@ -12,12 +12,14 @@ from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Outside, Run
 
-__all__ = ["passes", "place", "spent", "what_calls_the_model"]
+__all__ = ["input_share", "passes", "place", "spent", "what_calls_the_model"]
 
 NEARLY_ALL = 0.8
 PARTS = frozenset(
     {"forward", "__call__", "__getitem__", "__getitems__", "__next__", "__iter__", "collate", "collate_fn"}
 )
+
+_OF_INPUT = PARTS - {"forward", "__call__"}
 
 EVALUATES = re.compile(r"valid|eval|test|predict|score", re.IGNORECASE)
 
@@ -60,6 +62,20 @@ def place(run: Run) -> Frame | None:
         return loops[0]
     spot = hottest(lines, among=lines)
     return _innermost(groups, lines) or (spot.place if spot else None)
+
+
+def input_share(run: Run) -> float:
+    """Return the share of validation that its loaders take, as far as the sampler has seen it; 1.0 where it has not."""
+    lines = costs(run, Phase.VALIDATION)
+    if sum(cost.samples for cost in lines) < MIN_SAMPLES:
+        return 1.0
+    walks = {loader.iterated_at for loader in run.loaders if loader.iterated_at}
+    of_input = [cost for cost in lines if any(map(_makes_samples, cost.stack)) or {*cost.stack[:1]} & walks]
+    return seconds(of_input) / max(seconds(lines), 1e-9)
+
+
+def _makes_samples(frame: Frame) -> bool:
+    return frame.function.rpartition(".")[2] in _OF_INPUT
 
 
 def what_calls_the_model(run: Run, spot: Hotspot, lines: Sequence[LineCost]) -> Frame | None:

@@ -123,3 +123,44 @@ def test_what_an_array_may_not_share_or_round_alike_is_left(tmp_path, made, writ
 def test_a_write_outside_of_loops_is_left(tmp_path):
     after, _ = written(tmp_path, "def f(y):\n    x = torch.zeros(9)\n    x[3] = 1.0  # <<\n    return x\n")
     assert after == ""
+
+
+METER = """
+class Meter:
+    def __init__(self, k):
+        self.matrix = torch.zeros(k, k, dtype=torch.long)
+
+    def update(self, pred, target):
+        for t, p in zip(target.view(-1), pred.view(-1)):
+            self.matrix[t, p] += 1  # <<
+"""
+
+
+def test_an_attribute_is_written_through_its_array_and_elements_are_numbers(tmp_path):
+    after, left = written(tmp_path, METER)
+    assert left == ""
+    assert "        array_of_matrix = self.matrix.numpy()  # the same memory\n        for t, p in" in after
+    assert "zip(target.view(-1).tolist(), pred.view(-1).tolist())" in after
+    assert "            array_of_matrix[t, p] += 1" in after
+    found = []
+    for code in (METER, after):
+        meter = names_of(code)["Meter"](4)
+        torch.manual_seed(0)
+        for _ in range(3):
+            meter.update(torch.randint(4, (5, 6)), torch.randint(4, (5, 6)))
+        found.append(meter.matrix)
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "            self.reset()\n",
+        "            self.matrix = self.matrix * 2\n",
+        "            self.matrix.resize_(9, 9)\n",
+        "\n    def to(self, device):\n        self.matrix = self.matrix.to(device)\n",
+    ],
+)
+def test_an_attribute_that_may_be_another_tensor_meanwhile_is_left(tmp_path, more):
+    after, _ = written(tmp_path, METER + more)
+    assert "array_of_matrix" not in after

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from flatout.engine.trial.block_results import Measured, pairs_of_turns, take_record
+from flatout.engine.trial.block_results import Measured, pairs_of_turns, step_and_between, take_record
+from flatout.schema.trial import Pair
 
 ACCOUNT = {"dataset": "Rows", "place": "train.py:9", "passes": 1, "reason": "Rows has no length"}
 
@@ -55,3 +56,19 @@ def test_a_fix_that_acts_later_has_not_stood_back(tmp_path):
     write(2, 1, stood_back="a validation loader is short", hits={"DataLoader": 4}.items())
     pairs_of_turns(tmp_path, measured)
     assert (measured.stood_back, measured.reason) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("pair", "phases", "step", "between"),
+    [
+        (Pair(100.0, 60.0), [(0, (40.0,)), (1, (40.0,))], 1.0, 3.0),
+        (Pair(100.0, 50.0), [(0, (20.0, 20.0)), (1, (10.0, 10.0))], 2.0, 2.0),
+        (Pair(100.0, 40.0), [(0, (40.0,)), (1, (40.0,))], 1.0, 50.0),  # nothing is left of it
+        (Pair(100.0, 50.0), [(0, (99.9,)), (1, (49.0,))], 2.0, 1.0),  # there was nothing
+        (Pair(100.0, 50.0), [], 2.0, 1.0),
+        (Pair(100.0, 50.0), [(0, (130.0,)), (1, (60.0,))], 2.0, 1.0),  # longer than the whole: clocks
+    ],
+)
+def test_a_gain_is_shared_out_between_steps_and_what_lies_between_epochs(pair, phases, step, between):
+    found = step_and_between(Measured(pairs=[pair] * 4, phases=phases * 4))
+    assert (found.step, found.between) == (pytest.approx(step), pytest.approx(between))

@@ -9,6 +9,7 @@ from flatout.analysis.breakdown import account
 from flatout.engine.trial.candidates import candidates, lifted
 from flatout.fixes.core.catalog import find_fix
 from flatout.fixes.core.fix import Fix
+from flatout.rules.core.example import line
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER, Ceiling, LoaderFacts
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, CollectorFacts, Frame, Utilization
@@ -208,3 +209,20 @@ def test_work_of_workers_is_worth_taking_off_where_they_take_the_cores_of_the_tr
     (found,) = candidates(hidden, account(hidden), (), catalog=catalog)
     assert found.selection.fix == "input"
     assert found.ceiling == pytest.approx(2 / 0.9)
+
+
+def test_a_fix_of_the_input_is_hoped_to_shorten_what_loaders_take_of_a_validation():
+    where = Frame("train.py", 12, "Meter.update")
+    lines = (line(1.0, ("train.py", 12, "Meter.update"), phase=Phase.VALIDATION),)
+    causes = Causes(num_steps=10, phases_s={}, lines=lines)
+    metric = replace(RUN, causes=causes)
+    found = (finding(code="EP001", phase=Phase.VALIDATION, share=0.5, max_speedup=2.0, location=where),)
+    catalog = [
+        fix("workers", phases=(Phase.INPUT,), addresses=("EP001",)),
+        fix("lean", phases=(Phase.HOST,), addresses=("EP001",)),
+    ]
+    hopes = []
+    for run_ in (RUN, metric):
+        made = candidates(run_, account(run_), found, catalog=catalog, only=frozenset({"workers", "lean"}))
+        hopes.append([each.selection.fix for each in made])
+    assert hopes == [["workers", "lean"], ["lean", "workers"]]

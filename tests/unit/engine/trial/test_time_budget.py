@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flatout.engine.trial import time_budget
 from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.time_budget import TimeBudget
 from flatout.schema.trial import Candidate, Equivalence, Selection, Trial, Verdict
@@ -16,9 +17,9 @@ KEPT = Trial(number=1, candidate=ANY, verdict=Verdict.KEPT)
 SOON = 0.5  # seconds that a test itself may take
 
 
-def shares(all_s=100.0, startup_s=2.0, skip=0, window_s=3.0, **pace):
+def shares(all_s=100.0, startup_s=2.0, skip=0, window_s=3.0, epoch_s=0.0, **pace):
     until = time.monotonic() + all_s
-    return TimeBudget(until, Pace(startup_s=startup_s, skip=skip, **pace), window_s=window_s)
+    return TimeBudget(until, Pace(startup_s=startup_s, skip=skip, **pace), window_s=window_s, epoch_s=epoch_s)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +98,30 @@ def test_ranks_that_cannot_take_turns_need_a_start_for_each_block():
     assert ranks.confirming_s(()) > 2 * alone.confirming_s(())
     switched = replace(ANY, switchable=True)
     assert ranks.suffices(switched, ()) and not ranks.suffices(replace(ANY, switchable=False), ())
+
+
+BETWEEN = replace(ANY, whole_epochs=True, in_steps=1.0)
+BOTH = replace(ANY, whole_epochs=True, in_steps=1.8)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "epoch_s", "by_epochs"),
+    [(ANY, 1.0, False), (BETWEEN, 1.0, True), (BETWEEN, 30.0, True), (BOTH, 1.0, True), (BOTH, 30.0, False)],
+)
+def test_blocks_are_whole_epochs_where_nothing_else_shows_it_or_they_are_short(candidate, epoch_s, by_epochs):
+    assert time_budget.by_epochs(shares(200.0, epoch_s=epoch_s), candidate, (candidate,), ()) is by_epochs
+
+
+def test_what_shows_between_epochs_alone_needs_time_for_four_pairs_of_them():
+    assert shares(200.0, epoch_s=5.0).suffices(BETWEEN, ())
+    assert not shares(200.0, epoch_s=30.0).suffices(BETWEEN, ())
+    assert shares(200.0, epoch_s=30.0).suffices(BOTH, ())
+    assert shares(300.0, epoch_s=8.0).of(BETWEEN, (BETWEEN, *[replace(ANY, ceiling=50.0)] * 9), ()) > 64
+
+
+def test_a_recipe_of_such_is_confirmed_by_epochs():
+    kept = [replace(KEPT, candidate=BETWEEN)]
+    found = shares(300.0, epoch_s=8.0)
+    assert time_budget.needs_epochs(kept) and not time_budget.needs_epochs([replace(KEPT, candidate=BOTH)])
+    assert found.confirming_s(kept) == pytest.approx(4 * 2 * 8.0 + 2 * 1.5 * 2.0, rel=0.1)
+    assert shares(300.0).confirming_s(kept) != found.confirming_s(kept)

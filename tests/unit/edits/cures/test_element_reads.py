@@ -1,0 +1,189 @@
+"""Elements that a loop reads one by one: plain numbers where they mean the same, and tensors where they may not."""
+
+import ast
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.edits.scripts import edited
+
+from flatout.edits.cures import element_reads, item_reads
+
+HEAD = "import torch\n"
+
+
+def written(folder, text):
+    return edited(folder, "element-writes", HEAD + text)
+
+
+def run(text, *arguments):
+    names = {}
+    exec(HEAD + text, names)
+    return names["f"](*arguments)
+
+
+ALIKE = [
+    """
+def f(a, b):
+    n = 0
+    for t in a.view(-1):
+        if t == 2 or t > -1:  # <<
+            n += 1
+    return n
+""",
+    """
+def f(a, b):
+    return sum(1 for x, y in zip(a.flatten(), b.flatten()) if x == y)  # <<
+""",
+    """
+def f(a, b):
+    return [int(x) for x in a.reshape(-1)]  # <<
+""",
+    """
+def f(a, b):
+    out = []
+    for k, x in enumerate(a.view(-1)):
+        out.append((k, x.item()))  # <<
+    return out
+""",
+    """
+def f(a, b):
+    order = torch.argsort(a.view(-1))
+    flat = b.view(-1)
+    hits = 0
+    for rank, j in enumerate(order, 1):
+        if flat[j] == 1:  # <<
+            hits += rank
+    return hits
+""",
+    """
+def f(a, b):
+    m = torch.zeros(9, 9)
+    for x, y in zip(a.view(-1), b.view(-1)):
+        m[x, y] += 1  # <<
+    return m.tolist()
+""",
+    """
+def f(a, b):
+    right, count = 0, [0] * 9
+    for i in range(len(a)):
+        if a[i] == b[i]:  # <<
+            right += 1
+            count[a[i]] += 1
+    return right, sum(1 for i in range(len(a)) if int(b[i]) > 3 and a[i] != b[-1 - i])
+""",
+    """
+def f(a, b):
+    found = []
+    for label in b:
+        order = torch.argsort(a)
+        hits = 0
+        for rank, j in enumerate(order, 1):
+            if a[j] == label:  # <<
+                hits += 1
+                found.append(hits / rank)
+    return found
+""",
+]
+
+
+@pytest.mark.parametrize("text", ALIKE)
+def test_what_means_the_same_is_read_as_numbers(tmp_path_factory, text):
+    after, left = written(tmp_path_factory.mktemp("reads"), text)
+    assert left == ""
+    assert ".tolist()" in after.replace("m.tolist()", "")
+
+    @settings(max_examples=30)
+    @given(st.lists(st.integers(0, 8), min_size=1, max_size=12), st.randoms(use_true_random=False))
+    def alike(numbers, chance):
+        a = torch.tensor(numbers)
+        b = torch.tensor([chance.randint(0, 8) for _ in numbers])
+        assert run(text, a, b) == run(after, a, b)
+
+    alike()
+
+
+def test_what_may_be_a_list_is_asked_at_run_time(tmp_path):
+    text = (
+        "def f(a, b):\n    n = 0\n    for x, y in zip(a.view(-1), b):\n"
+        "        if x == y:  # <<\n            n += 1\n    return n\n"
+    )
+    after, _ = written(tmp_path, text)
+    assert "(b.tolist() if isinstance(b, torch.Tensor) else b)" in after
+    a = torch.tensor([1, 2, 3])
+    assert run(after, a, [1, 2, 4]) == run(after, a, torch.tensor([1, 2, 4])) == run(text, a, [1, 2, 4]) == 2
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "total += x",  # in float32
+        "if x > 257: total += 1",  # bfloat16 does not have it
+        "if x > 0.1: total += 1",  # a number that float32 does not have
+        "seen[x] += 1",  # of a dictionary, by the tensor itself
+        "total += f(x, 1)",
+        "kept.append(x)",
+        "if x == y: total += 1",
+        "total += x == 1",
+        "x += 1",
+        "if torch.is_tensor(x): total += 1",
+        "if x in seen: total += 1",
+    ],
+)
+def test_what_may_differ_stays_a_tensor(tmp_path, use):
+    after, left = written(tmp_path, f"def f(a, b):\n    for x in a.view(-1):  # <<\n        {use}\n    return total\n")
+    assert after == ""
+    assert "are not found" in left
+
+
+def test_items_of_lists_and_tables_are_read_as_before(tmp_path):
+    text = """
+def f(a, b):
+    n = 0
+    for i in range(2):
+        if a[i] == b[i]:  # <<
+            n += 1
+    return n
+"""
+    after, _ = written(tmp_path, text)
+    assert "numbers_of_a = a.tolist() if isinstance(a, torch.Tensor) and a.dim() == 1 else a\n" in after
+    for a, b in (([1, 2], [1, 3]), (torch.tensor([1, 2]), [1, 3]), ({0: 1, 1: 2}, {0: 1, 1: 2})):
+        assert run(after, a, b) == run(text, a, b)
+    with pytest.raises(RuntimeError, match="ambiguous"):
+        run(after, torch.eye(2), torch.eye(2))
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        "a[i] = 0",
+        "a.zero_()",
+        "change()",
+        "self.step()",
+        "a = a + 1",
+        "c = a[1:]\n        c += 1",
+        "b[i] = 1",  # may be the same memory
+        "held.values[i] = 1",
+        "a += 1",
+        "yield i",
+        "n += a[i]",
+        "seen.append(a[i])",
+    ],
+)
+def test_items_of_what_a_turn_may_change_stay_tensors(tmp_path, turn):
+    text = f"def f(a, b):\n    for i in range(2):\n        {turn}\n        if a[i] == 3:  # <<\n            print(i)\n"
+    after, _ = written(tmp_path, text)
+    assert after == "" or turn == "seen.append(a[i])"
+
+
+def test_an_element_that_is_read_behind_the_loop_stays_a_tensor(tmp_path):
+    after, _ = written(tmp_path, "def f(a):\n    for x in a.view(-1):  # <<\n        int(x)\n    return x\n")
+    assert after == ""
+
+
+def test_loops_over_lists_alone_are_no_reason_to_change_a_line(tmp_path):
+    after, _ = written(tmp_path, "def f(a):\n    for x in a:\n        if x == 3:  # <<\n            break\n")
+    assert after == ""
+    assert element_reads.__all__ == ["as_numbers"]
+    assert not item_reads._is_number(ast.parse("x = y"), "x")
