@@ -151,7 +151,7 @@ RULE = Rule(
     code="HO001",
     name="python-work-in-step",
     check=check,
-    edits=(("collect",), ("foreach",), ("element-writes",)),
+    edits=(("collect",), ("foreach",), ("element-writes",), ("seldom-work",)),
     fires_on=(
         example(step_ms=100, forward=30, backward=40, lines=_LINES),
         example(step_ms=100, forward=40, backward=50, lines=_LINES),

@@ -175,7 +175,7 @@ RULE = Rule(
     code="HO003",
     name="growing-cost",
     check=check,
-    edits=(("collect",), ("detach",)),
+    edits=(("collect",), ("detach",), ("seldom-work",)),
     fires_on=(
         example(steps=_GROWS, lines=_LINES),
         example(steps=_RESETS, lines=_LINES),
