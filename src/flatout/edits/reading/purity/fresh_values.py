@@ -47,8 +47,9 @@ class FreshValues:
         for node in self._nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and not self._is_added_to(node):
                 stored[node.id] = stored.get(node.id, 0) + 1
-        counted = {name for node in self._nodes for name in _counted(node)}
-        ranks = {name: NUMBERS for name in bound.keys() | counted if self._is_own(name, bound, stored, counted)}
+        counted = [name for node in self._nodes for name in _counted(node)]
+        assigned = {name: len(bound.get(name, ())) + counted.count(name) for name in {*bound, *counted}}
+        ranks = {name: NUMBERS for name in assigned if assigned[name] == stored[name] and self._is_own(name)}
         size = -1
         while size != sum(ranks.values()):
             size = sum(ranks.values())
@@ -58,10 +59,8 @@ class FreshValues:
                 ranks = {name: OWN if rank == DEEP else rank for name, rank in ranks.items()}
         return ranks
 
-    def _is_own(
-        self, name: str, bound: Mapping[str, list[ast.expr]], stored: Mapping[str, int], counted: set[str]
-    ) -> bool:
-        """Return whether a variable is of this function alone, and bound by nothing but assignments that are read."""
+    def _is_own(self, name: str) -> bool:
+        """Return whether a variable is of this function alone, and bound by nothing but what binds names as such."""
         for node in self._nodes:
             if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
                 return False
@@ -71,7 +70,7 @@ class FreshValues:
                 return False
             if isinstance(node, _NAMED) and node.name == name:
                 return False
-        return stored.get(name, 0) == len(bound.get(name, ())) + (name in counted)
+        return True
 
     def _is_added_to(self, node: ast.Name) -> bool:
         above = self._source.parents[node]
