@@ -7,7 +7,8 @@
 The work must have no effect but its result, as far as the text proves it: an object that counts what it is called with
 would count less at the end of an epoch, which no trial of a few steps sees. Where something between the work and the
 branch may change what the work reads, such as the optimizer's step, the work stays in its place, under the condition of
-the branch. An error that the work raises is no longer raised in the steps that leave it out.
+the branch. An error that the work raises is no longer raised in the steps that leave it out; where somebody would catch
+it and go on, the work is left as it is.
 """
 
 import ast
@@ -15,7 +16,9 @@ from collections.abc import Iterator, Sequence
 
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, loads, stores
+from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.gradient_flow import last_name
+from flatout.edits.reading.purity.caught_errors import caught_at
 from flatout.edits.reading.purity.effects import Effects
 from flatout.edits.reading.purity.seldom_names import leaves, seldom_names
 from flatout.edits.reading.purity.steady_conditions import SteadyConditions
@@ -101,6 +104,9 @@ class _Moving:
             shared = {*node.names} if not isinstance(node, ast.alias) else {node.name}
             if shared & names:
                 return f"{', '.join(shared & names)} is a name of other functions, too"
+        catcher = caught_at(self._place.project, self._source, unit)
+        if catcher:
+            return f"an error in it would be caught by {catcher}"
         of_frames = {"locals", "globals", "vars", "eval", "exec"} & loads([self._source.tree])
         if of_frames:
             return f"{min(of_frames)}() may read it"
@@ -184,9 +190,10 @@ def _counts(source: SourceFile, statement: ast.stmt) -> bool:
         if isinstance(node, ast.arg) and node.arg == name:
             return False
         if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
-            above = source.parents[node]
-            value = above.value if isinstance(above, ast.Assign | ast.AugAssign | ast.AnnAssign) else None
-            if value is None or not _is_number(value) or (isinstance(above, ast.Assign) and node not in above.targets):
+            above = source.statement(node)
+            values = [value for target, value in pairs(above) if target is node]
+            values += [above.value] if isinstance(above, ast.AugAssign) and above.target is node else []
+            if not values or not all(map(_is_number, values)):
                 return False
     return True
 

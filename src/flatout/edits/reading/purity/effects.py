@@ -13,7 +13,7 @@ from flatout.edits.reading.dataflow import Flow
 from flatout.edits.reading.purity.fresh_values import DEEP, OWN, FreshValues, root_name
 from flatout.edits.reading.purity.moving_values import moving_names
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
-from flatout.edits.reading.purity.operator_classes import KNOWN_BASES, SEES_ALL, operators
+from flatout.edits.reading.purity.operator_classes import SEES_ALL, operators, wrapper_of
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import (
     IN_PLACE_METHODS,
@@ -123,15 +123,11 @@ class Effects:
             if name not in _DECORATORS and body.source.names.dotted(node) not in _CONTEXTS:
                 yield f"{ast.unparse(each)} may do more than to call it"
         around = class_around(body.source, function)
-        strange = [each for each in (around.bases if around is not None else ()) if not self._is_known_base(each)]
-        if strange:
-            yield f"{ast.unparse(strange[0])} may do more than to call it"
+        wrapper = wrapper_of(self._project, around) if around is not None else ""
+        if wrapper:
+            yield f"{wrapper} may do more than to call it"
         for statement in function.body:
             yield from self._reasons(body, statement)
-
-    def _is_known_base(self, node: ast.expr) -> bool:
-        name = ast.unparse(node).partition("[")[0].rpartition(".")[2]
-        return name in KNOWN_BASES or name in self._project.classes
 
     def _named(self, name: str) -> Iterator[str]:
         for place, function in self._project.functions.get(name, ()):
@@ -162,9 +158,13 @@ class Effects:
             case ast.Import() | ast.ImportFrom():
                 yield from self._import(node)
             case ast.Lambda():
+                yield from self._defaults(body, node.args)
                 yield from self._reasons(_Body(body.source, FreshValues(body.source, node)), node.body)
             case ast.FunctionDef():  # what it does, it does where it is called
-                yield from (each for default in _defaults(node) for each in self._reasons(body, default))
+                yield from self._defaults(body, node.args)
+                yield from (f"@{ast.unparse(each)} may do more than to call it" for each in node.decorator_list)
+            case ast.comprehension(is_async=1):
+                yield "an asynchronous loop does more than to compute"
             case ast.withitem():
                 yield from self._context(body, node)
             case ast.stmt() if not isinstance(node, _PLAIN):
@@ -172,6 +172,10 @@ class Effects:
             case _:
                 for child in ast.iter_child_nodes(node):
                     yield from self._reasons(body, child)
+
+    def _defaults(self, body: _Body, given: ast.arguments) -> Iterator[str]:
+        for each in (*given.defaults, *given.kw_defaults):
+            yield from self._reasons(body, each) if each is not None else ()
 
     def _name(self, body: _Body, node: ast.Name) -> Iterator[str]:
         if not isinstance(node.ctx, ast.Load):
@@ -351,16 +355,14 @@ class Effects:
 
     def _is_module(self, source: SourceFile, node: ast.expr) -> bool:
         """Return whether an object may be a module, as far as it can be followed."""
+        if isinstance(node, ast.Name) and node.id == "self":
+            return True
         for place, call in self._flow.origins(source, node):
             dotted = place.names.dotted(call.func)
             name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
             if name in self._project.classes or (dotted and not is_pure_function(dotted)):
                 return True
         return False
-
-
-def _defaults(function: ast.FunctionDef) -> list[ast.expr]:
-    return [*function.args.defaults, *(each for each in function.args.kw_defaults if each is not None)]
 
 
 def _sees_all(functions: list[tuple[SourceFile, Function | None]]) -> bool:

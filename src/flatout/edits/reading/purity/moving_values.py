@@ -16,10 +16,15 @@ __all__ = ["moving_names"]
 
 _BUILTINS = frozenset({"iter", "map", "filter", "zip", "enumerate", "reversed", "open"})
 _METHODS = frozenset(
-    "parameters named_parameters buffers named_buffers modules named_modules children named_children finditer glob "
+    "map parameters named_parameters buffers named_buffers modules named_modules children named_children finditer glob "
     "rglob iterdir iglob scandir imap imap_unordered iterrows itertuples as_completed iter_batches __iter__".split()
 )
-_LIBRARIES = ("itertools.", "more_itertools.", "csv.", "queue.", "multiprocessing.", "os.scandir", "glob.iglob")
+_LIBRARIES = frozenset(  # whose functions return no iterators, but for those in _MAKERS
+    "torch numpy scipy sklearn math cmath json os pathlib time datetime random copy argparse types typing collections "
+    "statistics functools operator dataclasses logging pickle pandas PIL cv2 yaml timm torchvision torchaudio "
+    "transformers glob re string sys".split()
+)
+_MAKERS = ("os.scandir", "os.walk", "os.fwalk", "glob.iglob", "re.finditer", "numpy.nditer", "numpy.ndenumerate")
 _NAMES = frozenset({"DataLoader", "defaultdict", "StatefulDataLoader", "WebLoader"})
 _SHOWN = ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
 
@@ -60,7 +65,9 @@ class _Search:
         for node in ast.walk(source.tree):
             for target, value in pairs(node):
                 self._bind(source, target, value)
-            if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) and self._holds(source, node.iter):
+            if isinstance(node, ast.AugAssign):
+                self._bind(source, node.target, node.value)
+            elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) and self._holds(source, node.iter):
                 self._add(node.target)
             elif isinstance(node, ast.withitem) and node.optional_vars is not None:
                 self._bind(source, node.optional_vars, node.context_expr)
@@ -102,6 +109,8 @@ class _Search:
         known = [each for _, each in self.project.functions.get(name, ())]
         if name in self.project.classes:
             known += [each for _, each in self.project.functions.get("__init__", ())]
+            if any(self._moves(source, each) for each in call.args):
+                self.names |= {field for _, made in self.project.classes[name] for field in _fields(made)}
         for function in known:
             given = function.args
             names = [each.arg for each in (*given.posonlyargs, *given.args)]
@@ -132,15 +141,17 @@ class _Search:
             yield True
         elif isinstance(node, ast.Call):
             yield from self._of_call(source, node)
-        elif not isinstance(node, ast.Lambda | ast.Compare):
+        elif isinstance(node, ast.Lambda):
+            yield from self._moving(source, node.body)
+        elif not isinstance(node, ast.Compare):
             for child in ast.iter_child_nodes(node):
                 yield from self._moving(source, child)
 
     def _of_call(self, source: SourceFile, call: ast.Call) -> Iterator[bool]:
         name, dotted = _identifier(call.func), source.names.dotted(call.func)
         is_plain_name = isinstance(call.func, ast.Name)
-        yield name in _NAMES or name in self.classes or name in self._generators or dotted.startswith(_LIBRARIES)
-        yield name in self.names and name in self.project.functions
+        yield name in _NAMES or name in self.classes or name in self._generators or name in self.names
+        yield bool(dotted) and not self._is_plain(dotted)
         yield (name in _BUILTINS) if is_plain_name else (name in _METHODS)
         if is_pure_function(dotted) or (is_plain_name and (is_pure_builtin(name) or name == "next")):
             return  # its result has been computed
@@ -148,6 +159,19 @@ class _Search:
             yield from self._moving(source, each)
 
 
+    def _is_plain(self, dotted: str) -> bool:
+        """Return whether what an import stands for returns no iterator, as far as is known; ours are read."""
+        if is_pure_function(dotted):
+            return not dotted.startswith("itertools.")
+        root, _, name = dotted.rpartition(".")
+        is_ours = name in self.project.functions or name in self.project.classes
+        return is_ours or (root.partition(".")[0] in _LIBRARIES and dotted not in _MAKERS)
+
+
 def _identifier(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
+
+def _fields(made: ast.ClassDef) -> set[str]:
+    """Return the fields of a data class or a named tuple."""
+    return {each.target.id for each in made.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}

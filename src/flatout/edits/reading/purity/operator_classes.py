@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["KNOWN_BASES", "SEES_ALL", "operators"]
+__all__ = ["KNOWN_BASES", "SEES_ALL", "operators", "wrapper_of"]
 
 KNOWN_BASES = frozenset(
     "object Module LightningModule LightningDataModule Callback Dataset IterableDataset ABC Protocol Generic NamedTuple "
@@ -23,6 +23,8 @@ _ELSEWHERE = frozenset(
     "__init__ __new__ __post_init__ __init_subclass__ __class_getitem__ __call__ __enter__ __exit__ __del__ "
     "__setattr__ __setitem__ __delitem__ __getstate__ __setstate__ __reduce__".split()
 )
+
+_DECORATORS = frozenset({"dataclass", "total_ordering", "final", "runtime_checkable"})
 
 Operators = Mapping[str, list[tuple[SourceFile, Function | None]]]
 
@@ -45,3 +47,17 @@ def operators(project: Project) -> Operators:
                 if isinstance(each, Function) and each.name.startswith("__") and each.name not in _ELSEWHERE
             )
     return {name: methods for name, methods in found.items() if methods}
+
+
+def wrapper_of(project: Project, around: ast.ClassDef) -> str:
+    """Return what may put something around the methods of a class, "" where nothing is seen."""
+    for base in around.bases:
+        name = ast.unparse(base).partition("[")[0].rpartition(".")[2]
+        if name not in KNOWN_BASES and name not in project.classes:
+            return ast.unparse(base)
+    decorators = [each.func if isinstance(each, ast.Call) else each for each in around.decorator_list]
+    strange = [each for each in decorators if ast.unparse(each).rpartition(".")[2] not in _DECORATORS]
+    strange += [each.value for each in around.keywords if ast.unparse(each.value).rpartition(".")[2] != "ABCMeta"]
+    if strange:
+        return ast.unparse(strange[0])
+    return "__init_subclass__" if around.bases and "__init_subclass__" in project.functions else ""

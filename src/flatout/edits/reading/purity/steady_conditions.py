@@ -99,12 +99,12 @@ class SteadyConditions:
         above = source.parents[node]
         if isinstance(above, ast.AugAssign):
             return self._is_number(source, above.value, most)
-        if isinstance(above, ast.Tuple):
-            loop = source.parents[above]
-            return isinstance(loop, ast.For) and above.elts[0] is node and _is_call_of(loop.iter, "enumerate")
+        loop = source.parents[above]
+        if isinstance(above, ast.Tuple) and isinstance(loop, ast.For):
+            return above.elts[0] is node and _is_call_of(loop.iter, "enumerate")
         if isinstance(above, ast.For):
             return above.target is node and _is_call_of(above.iter, "range", "trange")
-        values = [value for target, value in pairs(above) if target is node]
+        values = [value for target, value in pairs(source.statement(node)) if target is node]
         return bool(values) and all(self._is_number(source, each, most) for each in values)
 
     def _is_given_numbers(self, source: SourceFile, scope: ast.AST, name: str, most: int) -> bool:
@@ -118,17 +118,26 @@ class SteadyConditions:
             return False
         if isinstance(argument.annotation, ast.Name) and argument.annotation.id in _TYPES:
             return True
-        positional = [each.arg for each in (*given.posonlyargs, *given.args)]
-        defaults = dict(zip(reversed(positional), reversed(given.defaults), strict=False))
+        values = self._given(source, scope, name)
+        return bool(values) and all(self._is_number(place, each, most) for place, each in values or ())
+
+    def _given(self, source: SourceFile, function: Function, name: str) -> list[tuple[SourceFile, ast.expr]]:
+        """Return what an argument is given by default and by all callers, nothing where that cannot be seen."""
+        given = function.args
+        names = [each.arg for each in (*given.posonlyargs, *given.args)]
+        defaults = dict(zip(reversed(names), reversed(given.defaults), strict=False))
+        defaults |= {each.arg: value for each, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
         values = [(source, defaults[name])] if name in defaults else []
-        at = positional.index(name) - (positional[0] in ("self", "cls")) if name in positional else -1
+        at = names.index(name) - (names[0] in ("self", "cls")) if name in names else -1
+        around = class_around(source, function)
+        called = around.name if around is not None and function.name == "__init__" else function.name
         for place, call in self._project.nodes(ast.Call):
-            if last_name(call.func) == scope.name:
+            if last_name(call.func) == called:
                 if any(isinstance(each, ast.Starred) for each in call.args) or any(not k.arg for k in call.keywords):
-                    return False
+                    return []
                 values += [(place, each) for each in call.args[at : at + 1] if at >= 0]
                 values += [(place, each.value) for each in call.keywords if each.arg == name]
-        return bool(values) and all(self._is_number(place, each, most) for place, each in values)
+        return values
 
     # -- attributes ---------------------------------------------------------------------------------------------
 
@@ -170,7 +179,7 @@ class SteadyConditions:
             scope, above = source.scope(node), source.parents[node]
             if node in inside or not (scope is here or getattr(scope, "name", "__init__") == "__init__"):
                 return False
-            values = [value for target, value in pairs(above) if target is node]
+            values = [value for target, value in pairs(source.statement(node)) if target is node]
             values += [above.value] if isinstance(above, ast.AugAssign) else []
             if not values or not all(self._is_number(source, each, 2) for each in values):
                 return False
