@@ -58,7 +58,7 @@ def into_branch(place: EditPlace) -> WrittenEdit:
 def _places(place: EditPlace) -> Iterator[_Place]:
     """Yield statements that compute what the finding's line does, with the branch that alone uses their result.
 
-    The line itself comes first, then the lines that call the function around it, those of loops that train before others.
+    The line itself comes first, then the lines that call the function around it, first those of loops that train.
     """
     todo = [(place.source, place.statement, 0)]
     seen: set[ast.AST] = set()
@@ -222,5 +222,3 @@ def is_plain_chain(node: ast.expr) -> bool:
             return False
         node = node.func if isinstance(node, ast.Call) else node.value
     return isinstance(node, ast.Name)
-
-

@@ -1,4 +1,4 @@
-"""Work moved into the branch that uses its result: the same lines printed and the same weights, or left with a reason."""
+"""Work moved into the branch that uses its result: the same lines and weights, or left with a reason."""
 
 import contextlib
 import io
@@ -124,24 +124,30 @@ optimizer.step()
 
 def test_the_work_becomes_the_first_statement_of_the_branch(tmp_path):
     after = moved(tmp_path, SHOWN.replace("# <<", "# of this batch  # <<"))
-    assert """\
+    assert (
+        """\
         loss.backward()
         if i % every == 0:
             # now and then
             acc = accuracy(out, y)  # of this batch
             print(f"step {i} acc {acc:.3f}")
-""" in after
+"""
+        in after
+    )
 
 
 def test_it_stays_under_the_condition_where_the_optimizer_steps_between(tmp_path):
     after = moved(tmp_path, "norm = norm_of(model)  # <<\noptimizer.step()\nif i % 7 == 0:\n    print('step', norm)")
-    assert """\
+    assert (
+        """\
         if i % 7 == 0:
             norm = norm_of(model)
         optimizer.step()
         if i % 7 == 0:
             print('step', norm)
-""" in after
+"""
+        in after
+    )
 
 
 STEP = "optimizer.step()\n"
@@ -193,15 +199,17 @@ MOVED = {
         "        print('step', acc)\n"
     ),
     "in a loop within": (
-        "optimizer.step()\nfor k in range(4):\n    part = (out[k::4] ** 2).sum().item()  # <<\n    if k == 2 and i % 5 == 0:\n"
+        "optimizer.step()\nfor k in range(4):\n    part = (out[k::4] ** 2).sum().item()  # <<\n"
+        "    if k == 2 and i % 5 == 0:\n"
         "        print('step', part)\n"
     ),
     "at the end of the epoch": (
         "norm = norm_of(model)  # <<\noptimizer.step()\nif i == len(batches) - 1:\n    print('step', norm)\n"
     ),
     "where a flag is set": "acc = accuracy(out, y)  # <<\noptimizer.step()\nif every > 4:\n    print('step', acc)\n",
-    "and deleted list items": (
-        "best = average.best_of([v.item() for v in out.flatten()])  # <<\nif not i % 5:\n    print('step', best)\n" + STEP
+    "of a list made for it": (
+        "best = average.best_of([v.item() for v in out.flatten()])  # <<\n"
+        "if not i % 5:\n    print('step', best)\n" + STEP
     ),
 }
 
@@ -281,12 +289,21 @@ def test_a_name_of_the_module_that_a_function_reads_is_left(tmp_path):
     loop = "acc = 0\n\ndef f():\n    global acc\n    for i, (x, y) in enumerate(data):\n"
     text = HEAD + loop + "        acc = accuracy(x, y)  # <<\n        if i % 5 == 0:\n            print(acc)\n"
     assert "a name of other functions" in cured(tmp_path, text)[1]
-    text = HEAD + "def show():\n    print(acc)\n\nfor x, y in data:\n    acc = len(x)  # <<\n    if acc:\n        print()\n"
+    show = "def show():\n    print(acc)\n\nfor x, y in data:\n"
+    text = HEAD + show + "    acc = len(x)  # <<\n    if len(y):\n        print(acc)\n"
     assert "used by more than" in cured(tmp_path, text)[1]
 
 
+LOOP = """
+for i, (x, y) in enumerate(data):
+    acc = accuracy(x, y)
+    if i % 5 == 0:
+        print('step', acc)
+"""
+
+
 def test_at_the_level_of_the_module(tmp_path):
-    loop = "\nfor i, (x, y) in enumerate(data):\n    acc = accuracy(x, y)  # <<\n    if i % 5 == 0:\n        print('step', acc)\n"
+    loop = LOOP.replace("y)\n", "y)  # <<\n")
     after, left = cured(tmp_path, HEAD + loop)
     assert left == ""
     assert "        acc = accuracy(x, y)\n        print" in after
@@ -294,8 +311,7 @@ def test_at_the_level_of_the_module(tmp_path):
 
 
 def test_a_name_that_another_file_imports_is_left(tmp_path):
-    loop = "\nfor i, (x, y) in enumerate(data):\n    acc = accuracy(x, y)\n    if i % 5 == 0:\n        print('step', acc)\n"
-    project = project_of(tmp_path, train=HEAD + "import other\n" + loop, other="from train import acc\n")
+    project = project_of(tmp_path, train=HEAD + "import other\n" + LOOP, other="from train import acc\n")
     line = next(at for at, each in enumerate(project.script.lines, 1) if each == "    acc = accuracy(x, y)")
     found = finding(code="HO001", location=Frame(str(project.script.path), line, "f"))
     assert [each for each in edits_for_findings(project, [found], [tmp_path]) if "branch" in each.edit.name] == []
@@ -305,9 +321,11 @@ def test_a_name_that_another_file_imports_is_left(tmp_path):
 
 
 def test_the_line_of_a_function_leads_to_the_loop(tmp_path):
-    text = script(MOVED["a row of them"].replace("  # <<", "")).replace(
-        "            cur.append(min(", "            # <<\n            cur.append(min("
-    ).replace("            # <<\n            cur.append(", "            cur.append(  # <<\n                ")
+    text = (
+        script(MOVED["a row of them"].replace("  # <<", ""))
+        .replace("            cur.append(min(", "            # <<\n            cur.append(min(")
+        .replace("            # <<\n            cur.append(", "            cur.append(  # <<\n                ")
+    )
     after, left = cured(tmp_path, text)
     assert left == ""
     assert after.index("if i % 5 == 0:") < after.index("per = distance(guess, truth)")
@@ -400,7 +418,9 @@ PIECES = st.sampled_from(
     ]
 )
 USES = st.lists(st.sampled_from(["acc", "ce", "per", "best", "meter", "rate", "draw", "size", "total"]), max_size=4)
-TESTS = st.sampled_from(["i % 3 == 0", "count % 3 == 1", "i == len(kept)", "total > 5", "out.sum() > 0", "len(y) and i % 2"])
+TESTS = st.sampled_from(
+    ["i % 3 == 0", "count % 3 == 1", "i == len(kept)", "total > 5", "out.sum() > 0", "len(y) and i % 2"]
+)
 NAMES = ("acc", "ce", "per", "best", "meter", "rate", "draw", "size", "top")
 
 
@@ -408,16 +428,19 @@ NAMES = ("acc", "ce", "per", "best", "meter", "rate", "draw", "size", "top")
 @given(st.lists(PIECES, min_size=2, max_size=9, unique=True), USES, TESTS, st.lists(PIECES, max_size=2), st.data())
 def test_loops_made_at_random_print_the_same(tmp_path_factory, pieces, uses, test, behind, choice):
     bound = {name for name in NAMES if any(f"{name} =" in each for each in pieces)}
-    used = [each for each in uses if each in bound | {"total"}]
     at = [number for number, each in enumerate(pieces) if any(f"{name} = " in each for name in NAMES)]
     if not at:
         return
     marked = choice.draw(st.sampled_from(at))
+    own = [name for name in NAMES if f"{name} =" in pieces[marked]]
+    used = own + [each for each in uses if each in bound | {"total"}]
     lines = [each if number != marked else each.replace("\n", "  # <<\n", 1) for number, each in enumerate(pieces)]
     lines[marked] = lines[marked] if "# <<" in lines[marked] else lines[marked] + "  # <<"
     shown = f"if {test}:\n            print('shown', {', '.join(used) or 'i'})"
     body = "\n        ".join([*lines, shown, *behind])
-    text = HEAD + f"""
+    text = (
+        HEAD
+        + f"""
 def train(model, batches):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     average, total, count, kept = Average(), 0.0, 0, []
@@ -433,8 +456,8 @@ model = nn.Linear(4, 3)
 print(train(model, data[:12]))
 print(model.weight.double().sum().item(), torch.rand(1))
 """
+    )
     after, left = cured(tmp_path_factory.mktemp("loop"), text)
     assert bool(after) != bool(left)
     if after:
         assert output_of(text.replace("  # <<", "")) == output_of(after)
-

@@ -52,11 +52,12 @@ def _swallows(project: Project, item: ast.withitem) -> bool:
         return True
     known = [each for _, each in project.functions.get(name, ())]
     known += [each for _, made in project.classes.get(name, ()) for each in made.body if isinstance(each, Function)]
-    for function in known:
-        for node in ast.walk(function):
-            if isinstance(node, ast.Try) and any(map(_goes_on, node.handlers)):
-                return True
-            if function.name == "__exit__" and isinstance(node, ast.Return) and node.value is not None:
-                if not (isinstance(node.value, ast.Constant) and not node.value.value):
-                    return True
-    return False
+    return any(_goes_on_from(function, node) for function in known for node in ast.walk(function))
+
+
+def _goes_on_from(function: Function, node: ast.AST) -> bool:
+    if isinstance(node, ast.Try):
+        return any(map(_goes_on, node.handlers))
+    if function.name != "__exit__" or not isinstance(node, ast.Return) or node.value is None:
+        return False
+    return not isinstance(node.value, ast.Constant) or bool(node.value.value)

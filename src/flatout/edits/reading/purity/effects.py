@@ -6,15 +6,15 @@ who drops or moves a pure expression may lose an error that it raised.
 """
 
 import ast
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 
 from flatout.edits.reading.dataflow import Flow
+from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.fresh_values import DEEP, OWN, FreshValues, root_name
 from flatout.edits.reading.purity.moving_values import moving_names
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
 from flatout.edits.reading.purity.operator_classes import SEES_ALL, operators, wrapper_of
-from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import (
     IN_PLACE_METHODS,
     is_pure_builtin,
@@ -60,6 +60,16 @@ class Effects:
         self._project = project
         self._flow = Flow(project)
         self._kinds = NameKinds()
+        self._readers: Mapping[type[ast.AST], Callable[..., Iterator[str]]] = {
+            ast.Call: self._call,
+            ast.Name: self._name,
+            ast.Attribute: self._attribute,
+            ast.Subscript: self._item,
+            ast.AugAssign: self._added,
+            ast.Lambda: self._lambda,
+            ast.FunctionDef: self._definition,
+            ast.withitem: self._context,
+        }
         self._set = SetAttributes(project)
         self._found: dict[ast.AST, str] = {}
         self._open = 0
@@ -140,38 +150,27 @@ class Effects:
     def _reasons(self, body: _Body, node: ast.AST) -> Iterator[str]:
         if self._odd:
             yield f"{self._odd} may act whenever something is looked at"
-        match node:
-            case ast.Call():
-                yield from self._call(body, node)
-            case ast.Name():
-                yield from self._name(body, node)
-            case ast.Attribute():
-                yield from self._attribute(body, node)
-            case ast.Subscript(ctx=ast.Store() | ast.Del()):
-                yield from self._item(body, node)
-            case ast.AugAssign():
-                yield from self._added(body, node)
-            case ast.NamedExpr() | ast.Await():
-                yield f"{ast.unparse(node)} does more than to compute"
-            case ast.Yield() | ast.YieldFrom() if body.fresh is None:
-                yield f"{ast.unparse(node)} does more than to compute"
-            case ast.Import() | ast.ImportFrom():
-                yield from self._import(node)
-            case ast.Lambda():
-                yield from self._defaults(body, node.args)
-                yield from self._reasons(_Body(body.source, FreshValues(body.source, node)), node.body)
-            case ast.FunctionDef():  # what it does, it does where it is called
-                yield from self._defaults(body, node.args)
-                yield from (f"@{ast.unparse(each)} may do more than to call it" for each in node.decorator_list)
-            case ast.comprehension(is_async=1):
-                yield "an asynchronous loop does more than to compute"
-            case ast.withitem():
-                yield from self._context(body, node)
-            case ast.stmt() if not isinstance(node, _PLAIN):
-                yield f"`{ast.unparse(node).splitlines()[0]}` does more than to compute"
-            case _:
-                for child in ast.iter_child_nodes(node):
-                    yield from self._reasons(body, child)
+        refused = _refused(body, node)
+        reader = self._readers.get(type(node))
+        if refused:
+            yield refused
+        elif reader is not None:
+            yield from reader(body, node)
+        else:
+            yield from self._of_parts(body, node)
+
+    def _of_parts(self, body: _Body, node: ast.AST) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            yield from self._reasons(body, child)
+
+    def _lambda(self, body: _Body, node: ast.Lambda) -> Iterator[str]:
+        yield from self._defaults(body, node.args)
+        yield from self._reasons(_Body(body.source, FreshValues(body.source, node)), node.body)
+
+    def _definition(self, body: _Body, node: ast.FunctionDef) -> Iterator[str]:
+        """Yield what a definition does; what the function does, it does where it is called."""
+        yield from self._defaults(body, node.args)
+        yield from (f"@{ast.unparse(each)} may do more than to call it" for each in node.decorator_list)
 
     def _defaults(self, body: _Body, given: ast.arguments) -> Iterator[str]:
         for each in (*given.defaults, *given.kw_defaults):
@@ -200,6 +199,9 @@ class Effects:
 
     def _item(self, body: _Body, node: ast.Subscript) -> Iterator[str]:
         """Yield why a place that is written to, or deleted, may be one of somebody else's."""
+        if isinstance(node.ctx, ast.Load):
+            yield from self._of_parts(body, node)
+            return
         rank = OWN if isinstance(node.value, ast.Name) else DEEP
         if body.rank(ast.Name(root_name(node), ast.Load())) < rank:
             yield f"{ast.unparse(node)} is changed, which may not be its own"
@@ -213,11 +215,6 @@ class Effects:
         if isinstance(node.target, ast.Subscript):
             yield from self._reasons(body, node.target.slice)
         yield from self._reasons(body, node.value)
-
-    def _import(self, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-        names = [node.module or "."] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
-        if any(name.partition(".")[0] not in _LIBRARIES for name in names):
-            yield f"`{ast.unparse(node)}` may run something"
 
     def _context(self, body: _Body, node: ast.withitem) -> Iterator[str]:
         call = node.context_expr
@@ -294,8 +291,9 @@ class Effects:
         if func.attr not in self._set.handed:
             return False
         return ast.unparse(owner) in ("self", "cls") or any(
-            isinstance(call.func, ast.Name | ast.Attribute) and ast.unparse(call.func).rpartition(".")[2] in
-            self._project.classes for _, call in self._flow.origins(source, owner)
+            isinstance(call.func, ast.Name | ast.Attribute)
+            and ast.unparse(call.func).rpartition(".")[2] in self._project.classes
+            for _, call in self._flow.origins(source, owner)
         )
 
     def _receiver(self, body: _Body, func: ast.Attribute) -> Iterator[str]:
@@ -368,3 +366,18 @@ class Effects:
 def _sees_all(functions: list[tuple[SourceFile, Function | None]]) -> bool:
     return any(function is not None and function.name in SEES_ALL for _, function in functions)
 
+
+def _refused(body: _Body, node: ast.AST) -> str:
+    """Return why a node is none that computes alone, "" where its parts decide."""
+    is_yield = isinstance(node, ast.Yield | ast.YieldFrom) and body.fresh is None
+    if isinstance(node, ast.NamedExpr | ast.Await) or is_yield:
+        return f"{ast.unparse(node)} does more than to compute"
+    if isinstance(node, ast.comprehension) and node.is_async:
+        return "an asynchronous loop does more than to compute"
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        names = [node.module or "."] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
+        is_known = all(name.partition(".")[0] in _LIBRARIES for name in names)
+        return "" if is_known else f"`{ast.unparse(node)}` may run something"
+    if isinstance(node, ast.stmt) and not isinstance(node, _PLAIN):
+        return f"`{ast.unparse(node).splitlines()[0]}` does more than to compute"
+    return ""

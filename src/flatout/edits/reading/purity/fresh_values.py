@@ -17,7 +17,7 @@ HELD, OWN, DEEP, NUMBERS = range(4)
 
 _CONTAINERS = frozenset({"list", "dict", "set", "tuple", "frozenset", "sorted"})
 _ITERATORS = frozenset({"zip", "map", "filter", "enumerate", "reversed", "iter"})
-_COUNTERS = frozenset({"collections.Counter", "collections.defaultdict", "collections.deque", "collections.OrderedDict"})
+_COUNTERS = frozenset(f"collections.{each}" for each in ("Counter", "defaultdict", "deque", "OrderedDict"))
 _NUMBER_METHODS = MAKERS - {"sort", "unique"} | {"item", "numel", "size", "dim", "count", "index", "clone", "eq", "ne"}
 _NAMED = ast.ExceptHandler | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.MatchAs | ast.MatchStar
 _KINDS = ("int", "float", "list", "dict", "set", "str")
@@ -95,23 +95,16 @@ class FreshValues:
     # -- expressions --------------------------------------------------------------------------------------------
 
     def _rank(self, node: ast.expr, ranks: Mapping[str, int]) -> int:
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd):  # of a tensor: itself
+            return self._rank(node.operand, ranks)
+        if isinstance(node, ast.Constant | ast.Compare | ast.UnaryOp | ast.JoinedStr):
+            return NUMBERS
+        parts = _parts(node)
+        if parts is not None:
+            return self._container(parts, ranks)
         match node:
-            case ast.UnaryOp(op=ast.UAdd()):  # of a tensor: itself
-                return self._rank(node.operand, ranks)
-            case ast.Constant() | ast.Compare() | ast.UnaryOp() | ast.JoinedStr():
-                return NUMBERS
             case ast.Name():
                 return ranks.get(node.id, HELD)
-            case ast.List() | ast.Tuple() | ast.Set():
-                return self._container(node.elts, ranks)
-            case ast.Dict():
-                return self._container(node.values, ranks)
-            case ast.ListComp() | ast.SetComp():
-                return self._container([node.elt], ranks)
-            case ast.DictComp():
-                return self._container([node.value], ranks)
-            case ast.GeneratorExp():
-                return OWN
             case ast.IfExp():
                 return min(self._rank(node.body, ranks), self._rank(node.orelse, ranks))
             case ast.BinOp():
@@ -121,7 +114,7 @@ class FreshValues:
                 return rank if rank >= DEEP else HELD
             case ast.Call():
                 return self._call(node, ranks)
-        return HELD
+        return OWN if isinstance(node, ast.GeneratorExp) else HELD
 
     def _container(self, parts: list[ast.expr], ranks: Mapping[str, int]) -> int:
         return DEEP if all(self._rank(each, ranks) >= DEEP for each in parts) else OWN
@@ -161,7 +154,7 @@ class FreshValues:
             return DEEP if kinds or dotted.endswith("Counter") else OWN
         if dotted == "copy.deepcopy":
             return DEEP
-        return NUMBERS if root in ("torch", "numpy") and name in MAKERS or root == "math" else HELD
+        return NUMBERS if root == "math" or (root in ("torch", "numpy") and name in MAKERS) else HELD
 
 
 def root_name(node: ast.expr) -> str:
@@ -175,8 +168,22 @@ def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+def _parts(node: ast.expr) -> list[ast.expr] | None:
+    """Return what a container is shown with, None for what is none."""
+    match node:
+        case ast.List() | ast.Tuple() | ast.Set():
+            return node.elts
+        case ast.Dict():
+            return node.values
+        case ast.ListComp() | ast.SetComp():
+            return [node.elt]
+        case ast.DictComp():
+            return [node.value]
+    return None
+
+
 def _counted(node: ast.AST) -> Iterator[str]:
     """Yield what a loop over a range counts in."""
-    if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call):
-        if isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range":
-            yield node.target.id
+    match node:
+        case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
+            yield name

@@ -1,4 +1,4 @@
-"""Values that a look changes: iterators and generators, loaders, data sets that draw, dictionaries that fill themselves.
+"""Values that a look changes: iterators, loaders, data sets that draw, dictionaries that fill themselves.
 
 They are followed by name, through assignments, arguments, attributes and returns of the whole project: a name that
 stands for such a value anywhere counts everywhere.
@@ -9,23 +9,24 @@ from collections.abc import Container, Iterator
 
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.pure_calls import is_pure_builtin, is_pure_function
+from flatout.edits.reading.purity.pure_calls import is_pure_builtin, is_pure_function, words
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["moving_names"]
 
 _BUILTINS = frozenset({"iter", "map", "filter", "zip", "enumerate", "reversed", "open"})
-_METHODS = frozenset(
+_METHODS = words(
     "map parameters named_parameters buffers named_buffers modules named_modules children named_children finditer glob "
-    "rglob iterdir iglob scandir imap imap_unordered iterrows itertuples as_completed iter_batches __iter__".split()
+    "rglob iterdir iglob scandir imap imap_unordered iterrows itertuples as_completed iter_batches __iter__"
 )
-_LIBRARIES = frozenset(  # whose functions return no iterators, but for those in _MAKERS
+_LIBRARIES = words(  # whose functions return no iterators, but for those in _MAKERS
     "torch numpy scipy sklearn math cmath json os pathlib time datetime random copy argparse types typing collections "
     "statistics functools operator dataclasses logging pickle pandas PIL cv2 yaml timm torchvision torchaudio "
-    "transformers glob re string sys".split()
+    "transformers glob re string sys"
 )
 _MAKERS = ("os.scandir", "os.walk", "os.fwalk", "glob.iglob", "re.finditer", "numpy.nditer", "numpy.ndenumerate")
 _NAMES = frozenset({"DataLoader", "defaultdict", "StatefulDataLoader", "WebLoader"})
+_KEEP = frozenset({"append", "add", "insert", "appendleft", "setdefault", "extend", "update"})
 _SHOWN = ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
 
 
@@ -103,13 +104,13 @@ class _Search:
     def _pass_on(self, source: SourceFile, call: ast.Call) -> None:
         """Follow what a call is given into the functions that it may call."""
         name = _identifier(call.func)
-        if name in ("append", "add", "insert", "appendleft", "setdefault") and isinstance(call.func, ast.Attribute):
-            if any(self._moves(source, each) for each in call.args):
-                self._add(call.func.value, holds=True)
+        is_given = any(self._moves(source, each) for each in call.args)
+        if is_given and isinstance(call.func, ast.Attribute) and name in _KEEP:
+            self._add(call.func.value, holds=True)
         known = [each for _, each in self.project.functions.get(name, ())]
         if name in self.project.classes:
             known += [each for _, each in self.project.functions.get("__init__", ())]
-            if any(self._moves(source, each) for each in call.args):
+            if is_given:
                 self.names |= {field for _, made in self.project.classes[name] for field in _fields(made)}
         for function in known:
             given = function.args
@@ -158,7 +159,6 @@ class _Search:
         for each in (*call.args, *(keyword.value for keyword in call.keywords)):
             yield from self._moving(source, each)
 
-
     def _is_plain(self, dotted: str) -> bool:
         """Return whether what an import stands for returns no iterator, as far as is known; ours are read."""
         if is_pure_function(dotted):
@@ -174,4 +174,5 @@ def _identifier(node: ast.AST) -> str:
 
 def _fields(made: ast.ClassDef) -> set[str]:
     """Return the fields of a data class or a named tuple."""
-    return {each.target.id for each in made.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
+    targets = [each.target for each in made.body if isinstance(each, ast.AnnAssign)]
+    return {each.id for each in targets if isinstance(each, ast.Name)}

@@ -3,7 +3,7 @@
 import ast
 from enum import Enum
 
-from flatout.edits.reading.source_file import Function, SourceFile
+from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["NameKind", "NameKinds"]
 
@@ -45,28 +45,32 @@ def _scopes(source: SourceFile) -> dict[ast.AST, dict[str, NameKind]]:
     found: dict[ast.AST, dict[str, NameKind]] = {source.tree: {}}
     shared: set[str] = set()
 
-    def bind(scope: ast.AST, name: str, kind: NameKind) -> None:
-        known = found.setdefault(scope, {})
-        known[name] = kind if known.get(name, kind) is kind else NameKind.VARIABLE
-
     for node in ast.walk(source.tree):
-        scope = source.scope(node)
         if isinstance(node, ast.Global | ast.Nonlocal):
             shared |= {*node.names}
-        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            bind(scope, node.id, NameKind.VARIABLE)
-        elif isinstance(node, ast.arg):
-            bind(scope, node.arg, NameKind.VARIABLE)
-        elif isinstance(node, Function):
-            bind(scope, node.name, NameKind.FUNCTION)
-        elif isinstance(node, ast.ClassDef):
-            bind(scope, node.name, NameKind.CLASS)
-        elif isinstance(node, ast.alias):
-            bind(scope, (node.asname or node.name).split(".")[0], NameKind.IMPORT)
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            bind(scope, node.name, NameKind.VARIABLE)
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            bind(scope, node.rest, NameKind.VARIABLE)
+            continue
+        name, kind = _bound(node)
+        if kind is not None:
+            known = found.setdefault(source.scope(node), {})
+            known[name] = kind if known.get(name, kind) is kind else NameKind.VARIABLE
     for names in found.values():
-        names.update({name: NameKind.VARIABLE for name in shared & names.keys()})
+        names.update(dict.fromkeys(shared & names.keys(), NameKind.VARIABLE))
     return found
+
+
+def _bound(node: ast.AST) -> tuple[str, NameKind | None]:
+    """Return the name that a node binds, and to what; None for none."""
+    match node:
+        case ast.Name(ctx=ast.Store() | ast.Del()):
+            return node.id, NameKind.VARIABLE
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return node.name, NameKind.FUNCTION
+        case ast.ClassDef():
+            return node.name, NameKind.CLASS
+        case ast.alias():
+            return (node.asname or node.name).split(".")[0], NameKind.IMPORT
+        case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            return name, NameKind.VARIABLE
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return name, NameKind.VARIABLE
+    return "", None

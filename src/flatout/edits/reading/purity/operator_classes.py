@@ -1,16 +1,18 @@
-"""The user's classes whose objects act where an operator is applied to them: `x[i]`, `len(x)`, `x + y`, `for v in x`."""
+"""The user's classes whose objects act where an operator is applied to them: `x[i]`, `len(x)`, `for v in x`."""
 
 import ast
 from collections.abc import Mapping
 
 from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["KNOWN_BASES", "SEES_ALL", "operators", "wrapper_of"]
 
-KNOWN_BASES = frozenset(
-    "object Module LightningModule LightningDataModule Callback Dataset IterableDataset ABC Protocol Generic NamedTuple "
-    "Enum IntEnum TypedDict Exception dict list tuple set str int float Trainer Sequential TestCase".split()
+KNOWN_BASES = words(
+    "object Module LightningModule LightningDataModule Callback Dataset IterableDataset ABC Protocol Generic "
+    "NamedTuple "
+    "Enum IntEnum TypedDict Exception dict list tuple set str int float Trainer Sequential TestCase"
 )
 """Classes of libraries that leave the methods of a class made from them as they are."""
 
@@ -19,9 +21,9 @@ SEES_ALL = frozenset(
 )
 """Methods that act without an operator."""
 
-_ELSEWHERE = frozenset(
+_ELSEWHERE = words(
     "__init__ __new__ __post_init__ __init_subclass__ __class_getitem__ __call__ __enter__ __exit__ __del__ "
-    "__setattr__ __setitem__ __delitem__ __getstate__ __setstate__ __reduce__".split()
+    "__setattr__ __setitem__ __delitem__ __getstate__ __setstate__ __reduce__"
 )
 
 _DECORATORS = frozenset({"dataclass", "total_ordering", "final", "runtime_checkable"})

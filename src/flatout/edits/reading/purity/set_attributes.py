@@ -1,4 +1,4 @@
-"""Attributes that a project sets to what may be called, so that a call of their name is not the method it looks like."""
+"""Attributes that a project sets to what may be called: a call of their name may not be the method it looks like."""
 
 import ast
 

@@ -164,13 +164,12 @@ class SteadyConditions:
             for each in ast.walk(around):
                 if isinstance(each, ast.Attribute) and each.attr == attribute and isinstance(each.ctx, ast.Store):
                     return True
-                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-                    if each.target.id == attribute and each in around.body:
-                        return True
+                if isinstance(each, ast.AnnAssign) and each in around.body and ast.unparse(each.target) == attribute:
+                    return True
         return False
 
     def _is_set_before(self, attribute: str) -> bool:
-        """Return whether an attribute is set to numbers alone, in `__init__` or in this function outside of `between`."""
+        """Return whether an attribute is set to numbers alone, in `__init__` or here, outside of `between`."""
         here = self._source.scope(self._between[0])
         inside = {node for each in self._between for node in ast.walk(each)}
         for source, node in self._project.nodes(ast.Attribute):

@@ -145,7 +145,7 @@ IMPURE = [
     ("out = collections.deque(x)\nout.popleft().append(y)\nreturn out", "append() changes"),
     ("match x:\n    case [a]:\n        return a", "match x"),
     ("return getattr(x, 'do_' + y)()", "getattr"),
-    ("return f\"{print(x)}\"", "print()"),
+    ('return f"{print(x)}"', "print()"),
     ("return [print(v) for v in x]", "print()"),
     ("return lambda: seen.append(x)", "seen.append()"),
 ]
@@ -217,7 +217,8 @@ def test_all_methods_of_a_name_must_be_pure(tmp_path):
 
 
 def test_a_metric_of_a_library_with_the_name_of_a_pure_method_is_left(tmp_path):
-    text = "class Net:\n    def __init__(self):\n        self.mean = MeanMetric()\n    def f(self, x):\n        return self.mean(x)"
+    text = "class Net:\n    def __init__(self):\n        self.mean = MeanMetric()\n"
+    text += "    def f(self, x):\n        return self.mean(x)"
     assert "mean is set in the script" in effect(tmp_path, text + "\nnet = Net()", "net.f(x)")
     assert "mean is set in the script" in effect(tmp_path, text, "x.mean(y)")
 
@@ -237,7 +238,8 @@ def test_an_attribute_that_is_handed_in_is_a_method_of_tensors_for_all_but_its_o
 
 
 def test_functions_that_call_one_another_are_read_together(tmp_path):
-    text = "def f(x, y):\n    return g(x, y)\ndef g(x, y):\n    return f(x, y) if y else h(x)\ndef h(x):\n    {}\n    return x"
+    text = "def f(x, y):\n    return g(x, y)\ndef g(x, y):\n    return f(x, y) if y else h(x)\n"
+    text += "def h(x):\n    {}\n    return x"
     assert effect(tmp_path, text.format("pass")) == ""
     text = text.format("print(x)")
     assert "print()" in effect(tmp_path, text)
