@@ -41,7 +41,7 @@ class SteadyConditions:
                 return True
             case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
                 return isinstance(node.left, ast.Name) and self._is_bound_once(node.left)
-            case ast.BoolOp() | ast.Compare() | ast.UnaryOp() | ast.BinOp():
+            case ast.BoolOp() | ast.Compare() | ast.UnaryOp() | ast.BinOp() | ast.Tuple():
                 parts = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
                 return all(map(self.is_steady, parts))
             case ast.Name():
