@@ -273,6 +273,9 @@ class Effects:
                 yield f"{shown} may do more than to compute"
             return False
         if name in self._project.functions:
+            known = [each for _, each in self._project.functions[name]]
+            if any("property" in ast.unparse(decorator) for each in known for decorator in each.decorator_list):
+                yield f"{shown} calls what a property returns"
             yield from self._named(name)
             if not is_pure_method(call):
                 yield from self._of_others(body, func)

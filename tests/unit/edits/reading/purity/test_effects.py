@@ -194,6 +194,7 @@ scores = Scores()
         ("scores.mean + 1", ""),
         ("x.mean() + x.max()", ""),
         ("scores.add(y)", "add(): self.ys.append() changes"),
+        ("scores.mean(y)", "calls what a property returns"),
         ("scores.taken", "taken(): self.ys.pop() changes"),
         ("scores.kept()", "kept may do more"),
         ("other.auc()", "other may be of a class that is not seen, with another auc()"),
