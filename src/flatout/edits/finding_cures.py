@@ -17,6 +17,7 @@ from flatout.edits.cures.forward.fused_attention import as_fused_attention
 from flatout.edits.cures.forward.needless_copies import by_broadcast, without_copy
 from flatout.edits.cures.forward.repeated_calls import with_earlier_outputs
 from flatout.edits.cures.forward.shorter_batches import cut_to_longest
+from flatout.edits.cures.list_lookups import by_dictionaries
 from flatout.edits.cures.needed_gradients import with_needed_inputs
 from flatout.edits.cures.pair_distances import without_differences
 from flatout.edits.cures.reductions import by_maximum, by_sums
@@ -26,6 +27,7 @@ from flatout.edits.cures.seldom_work import into_branch
 from flatout.edits.cures.silent_hooks import without_hooks
 from flatout.edits.cures.sparse_tables import with_sparse_gradients
 from flatout.edits.cures.stacked_arrays import in_one_array, padded_at_once
+from flatout.edits.cures.state_copies import without_deepcopy
 from flatout.edits.cures.summed_backward import in_one_pass
 from flatout.edits.cures.untrained_calls import without_graph
 from flatout.edits.detached_values import detached
@@ -89,6 +91,8 @@ EDITS: Mapping[str, FindingEdit] = {
     "one-array": _tried(in_one_array, "one array before the tensor"),
     "pad-sequence": _tried(padded_at_once, "pad_sequence for the loop"),
     "element-writes": _tried(by_array, "elements of tensors read and written as plain numbers"),
+    "state-copies": _tried(without_deepcopy, "state_dict() without a deep copy"),
+    "list-lookups": _tried(by_dictionaries, "lookups in a list through a set or dictionary"),
     "collect": _tried(collected, "pieces collected in a list"),
     "not-recorded": _tried(without_recording, "torch.no_grad() around what trains nothing", weakest=_ROUNDING),
     "early-rows": _tried(rows_before_layer, "rows picked before the layer", equivalence=_ROUNDING),

@@ -16,8 +16,8 @@ step without data wait is 6.2 times as fast as the whole script, and 8.4 times w
 Use `torch.optim.Adam(..., fused=True)` (Adam, AdamW, SGD; Adagrad on the CPU, in newer versions on CUDA, too; not for
 sparse or complex gradients), or `foreach=True`. In an optimizer of your own, use `torch._foreach_...` operations on
 lists of tensors: `flatout tune` tries that for loops that end in changes in place (`mul_`, `add_`, `lerp_`, `clamp_`
-...), whose bits stay the same on the CPU. Where learning rates or decays differ between parameters, use one optimizer
-with a parameter group for each setting instead of many optimizers.
+...), whose bits stay the same on the CPU, and `state_dict()` without a deep copy. Where learning rates or decays
+differ between parameters, use one optimizer with a parameter group for each setting instead of many optimizers.
 
 ## When it is wrong
 
@@ -148,7 +148,7 @@ RULE = Rule(
     code="CO001",
     name="loop-optimizer",
     check=check,
-    edits=(("foreach",),),
+    edits=(("foreach",), ("state-copies",)),
     settings={
         "transformers": '`TrainingArguments(optim="adamw_torch_fused")`',
     },

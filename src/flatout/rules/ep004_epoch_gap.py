@@ -15,7 +15,9 @@ metrics over all samples.
 
 ## What to do
 
-Do work that never changes only once, move work into the dataset's constructor, draw plots every N epochs. If the time
+Do work that never changes only once, move work into the dataset's constructor, draw plots every N epochs. Count with
+`collections.Counter`, and look up in sets and dictionaries: `labels.count(x)`, `words.index(x)` and `x in seen` go
+through the whole list each time (`flatout tune` tries that where the list does not change meanwhile). If the time
 is automatic garbage collection (the script does not call `gc.collect()` itself), call `flatout.collect_rarely()` once
 before the training loop.
 
@@ -111,7 +113,7 @@ RULE = Rule(
     code="EP004",
     name="epoch-gap",
     check=check,
-    edits=(("remove-call", "gc.collect"), ("element-writes",)),
+    edits=(("remove-call", "gc.collect"), ("state-copies",), ("list-lookups",), ("element-writes",)),
     fires_on=(
         example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES),
         example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES, loaders=(_WORKERS,)),

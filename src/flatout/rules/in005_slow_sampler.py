@@ -14,7 +14,8 @@ batch, and that cost grows with the size of the dataset.
 ## What to do
 
 Compute the order once an epoch, with arrays (`numpy.argsort`, `torch.multinomial`), and only cut it into batches in
-`__iter__`. Replace `list.pop(0)`, `list.remove` and `x in list` by indices or sets.
+`__iter__`. Replace `list.pop(0)`, `list.remove` and `x in list` by indices or sets, `list.count` by a
+`collections.Counter`. `flatout tune` tries that for lookups in a list that does not change while the loop runs.
 
 ## When it is wrong
 
@@ -90,6 +91,7 @@ RULE = Rule(
     name="slow-sampler",
     check=check,
     stage=COLLATE,
+    edits=(("list-lookups",),),
     fires_on=(
         example(step_ms=100, input=20, forward=60, loaders=(_SLOW,), lines=_LINES),
         example(step_ms=100, input=25, forward=60, loaders=(_WORKERS,)),

@@ -99,7 +99,7 @@ def test_what_edits_do_is_said_with_their_class():
     assert edits_in_words(rules["CO020"]) == [
         "the indices of max() or min() (BITWISE)", "the reduction by sums (ROUNDING)"
     ]  # fmt: skip
-    assert edits_in_words(rules["CO003"]) == edits_in_words(rules["IN001"]) == []
+    assert edits_in_words(rules["CO003"]) == edits_in_words(rules["IN006"]) == []
 
 
 PENALTY = """\

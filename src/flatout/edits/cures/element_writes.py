@@ -15,6 +15,7 @@ from flatout.edits.cures.item_reads import is_known
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.attribute_values import attribute_values
 from flatout.edits.reading.blocks import block_of
+from flatout.edits.reading.called_functions import functions_at
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.text_changes import TextChanges, fresh_name
@@ -22,7 +23,6 @@ from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["by_array"]
 
-_DEPTH = 2  # functions within functions that the line calls
 _FILLED = frozenset(f"torch.{name}" for name in ("zeros", "ones", "full", "empty"))
 _OF_ARRAYS = frozenset(
     f"torch.{name}"
@@ -49,7 +49,7 @@ _Found = tuple[ast.stmt, str, list[_Write]]
 
 def by_array(place: EditPlace) -> WrittenEdit:
     """Write `x[i, j] = number`, in the loops of the function and of those that the line calls, to `x.numpy()`."""
-    for source, function in _functions(place):
+    for source, function in functions_at(place.project, place.source, place.statement):
         changes = TextChanges(source)
         found = list(_written(place.project, source, function))
         for loop, whole, writes in found:
@@ -61,31 +61,6 @@ def by_array(place: EditPlace) -> WrittenEdit:
         if as_numbers(source, function, changes, certain=own) or found:
             return WrittenEdit(changes.done(place.project), changed=1)
     return place.left("elements of a tensor that are read or written one by one, in a loop, are not found")
-
-
-def _functions(place: EditPlace) -> Iterator[tuple[SourceFile, ast.AST]]:
-    """Yield the scope that the line stands in, and the functions that the line calls, by their names alone."""
-    yield place.source, place.source.scope(place.statement)
-    todo: list[tuple[ast.AST, int]] = [(place.statement, 0)]
-    seen: set[ast.AST] = set()
-    while todo:
-        node, depth = todo.pop(0)
-        for name in _called(node):
-            alike = place.project.functions.get(name, ())
-            for source, function in alike if len(alike) == 1 else ():
-                if function not in seen and depth < _DEPTH:
-                    seen.add(function)
-                    todo.append((function, depth + 1))
-                    yield source, function
-
-
-def _called(node: ast.AST) -> Iterator[str]:
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call):
-            if isinstance(call.func, ast.Name):
-                yield call.func.id
-            elif isinstance(call.func, ast.Attribute):
-                yield call.func.attr
 
 
 def _written(project: Project, source: SourceFile, scope: ast.AST) -> Iterator[_Found]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from flatout.edits.reading.source_file import SourceFile
 
-__all__ = ["block_of", "is_plain", "loads", "stores"]
+__all__ = ["block_of", "bound_as_words", "is_plain", "loads", "stores"]
 
 
 def block_of(source: SourceFile, statement: ast.stmt) -> list[ast.stmt]:
@@ -27,6 +27,20 @@ def stores(nodes: Iterable[ast.AST]) -> set[str]:
             found.add((node.asname or node.name).split(".")[0])
         elif isinstance(node, ast.Global | ast.Nonlocal):
             found |= {*node.names}
+    return found
+
+
+def bound_as_words(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names below `nodes` that are bound by no node of their own: functions, errors, patterns, imports."""
+    found: set[str] = set()
+    for node in (inner for each in nodes for inner in ast.walk(each)):
+        if isinstance(node, ast.alias):
+            found.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, ast.MatchMapping):
+            found.add(node.rest or "")
+        else:
+            name = getattr(node, "name", None)
+            found |= {name} if isinstance(name, str) else set()
     return found
 
 

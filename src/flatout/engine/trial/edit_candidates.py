@@ -1,7 +1,7 @@
 """Edits of the source as candidates: those that the user gave, and those that cure a finding."""
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flatout.analysis.epochs import epoch_steps, project_epoch
 from flatout.analysis.judge import FLOOR
@@ -15,6 +15,7 @@ __all__ = ["ProposedEdit", "edit_candidates"]
 _UNKNOWN = 4.0  # what an edit of the user's may give at most, where time is shared out: nobody knows
 _SHORT_EPOCH_S = 10.0
 _BETWEEN_STEPS = 0.05  # share of an epoch from which on an edit of the user's may be about what lies between steps
+_UNEVEN = 1.5  # times the median step: a mean that few steps make, such as the first of each epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,8 @@ def edit_candidates(
         if edit.finding is None:
             found.append(_given(edit, run, breakdown, equal))
         elif edit.finding.max_speedup >= FLOOR and (edit.finding.code in named or _is_offered(edit, equal)):
-            found.append(_cure(edit, edit.finding, equal))
+            cure = _cure(edit, edit.finding, equal)
+            found.append(replace(cure, whole_epochs=cure.whole_epochs or _is_uneven(run, breakdown)))
     return found
 
 
@@ -83,6 +85,13 @@ def _cure(edit: ProposedEdit, finding: Finding, equal: Equivalence) -> Candidate
         whole_epochs=finding.phase not in STEP_PHASES,
         reasons=(finding.code,),
     )
+
+
+def _is_uneven(run: Run, breakdown: Breakdown) -> bool:
+    """Return whether blocks of some steps may miss the slow ones, where a sampler prepares an epoch, say."""
+    epoch = project_epoch(run, breakdown)
+    is_short = epoch is not None and epoch.seconds <= _SHORT_EPOCH_S
+    return is_short and breakdown.mean_ms >= _UNEVEN * breakdown.median_ms
 
 
 def _between_steps(run: Run, breakdown: Breakdown) -> bool:

@@ -8,7 +8,8 @@ from flatout.analysis.breakdown import account
 from flatout.engine.trial.candidates import candidates
 from flatout.engine.trial.edit_candidates import ProposedEdit, edit_candidates
 from flatout.fixes.core.fix import Fix
-from flatout.schema.phase import Phase
+from flatout.schema.phase import STEP_PHASES, Phase
+from flatout.schema.run import Step
 from flatout.schema.trial import Equivalence, Selection
 
 RUN = run(input=60, forward=30, host=10)
@@ -52,6 +53,24 @@ def test_an_edit_may_have_its_weaker_class_where_that_is_allowed():
 
 def test_one_that_is_about_what_lies_between_steps_is_timed_by_whole_epochs():
     assert made(edit("x", code="EP002", max_speedup=2.0, phase=Phase.VALIDATION))[0].whole_epochs
+
+
+def test_where_few_steps_make_the_mean_it_is_timed_by_whole_epochs():
+    def whole_epochs(first_ms, others_ms):
+        steps = []
+        for number in range(100):
+            wall_ns = round(1e6 * (others_ms if number % 20 else first_ms))
+            phases = (wall_ns, *[0] * (len(STEP_PHASES) - 1))
+            about = {"epoch": number // 20, "first_of_epoch": number % 20 == 0}
+            steps.append(Step(start_ns=number, wall_ns=wall_ns, phases_ns=phases, **about))
+        recorded = replace(RUN, steps=tuple(steps), outside=())
+        one = edit("x", code="IN005", max_speedup=3.0, phase=Phase.INPUT)
+        (found,) = edit_candidates([one], recorded, account(recorded), equal=Equivalence.PRECISION)
+        return found.whole_epochs
+
+    assert whole_epochs(first_ms=400, others_ms=3)
+    assert not whole_epochs(first_ms=4, others_ms=3), "even steps"
+    assert not whole_epochs(first_ms=40_000, others_ms=300), "epochs of 46 s"
 
 
 def test_one_that_could_give_nothing_is_not_tried():
