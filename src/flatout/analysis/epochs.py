@@ -75,7 +75,7 @@ def project_epoch(run: Run, breakdown: Breakdown) -> Epoch | None:
     if not steps or breakdown.mean_ms <= 0:
         return None
     ended = (len(run.epoch_lengths) or len({step.epoch for step in run.steps})) - (not _finished(run))
-    between_s = sum(breakdown.outside_s(phase) for phase in BETWEEN) / ended if ended else 0.0
+    between_s = sum(_after_start_s(run, breakdown, phase) for phase in BETWEEN) / ended if ended else 0.0
     if not ended and run.epoch_end is not None:
         ended, between_s = 1, run.epoch_end.whole_s
     step_s = breakdown.mean_ms / 1000
@@ -97,8 +97,15 @@ def epoch_or_cycle(run: Run, breakdown: Breakdown) -> Epoch | None:
     lengths = [last - first for first, last in pairwise(places)] or [places[0] + run.first_step - 1]
     if max(lengths) > _REGULAR * min(lengths):
         return None
-    steps, between_s = int(median(lengths)), breakdown.outside_s(Phase.VALIDATION) / len(places)
+    steps, between_s = int(median(lengths)), _after_start_s(run, breakdown, Phase.VALIDATION) / len(places)
     return Epoch(steps, steps * breakdown.mean_ms / 1000 + between_s, 0.0, between_s, len(places))
+
+
+def _after_start_s(run: Run, breakdown: Breakdown, phase: Phase) -> float:
+    """Return the seconds of a phase outside of steps, without those before the first step: these come once."""
+    begun = run.steps[0].start_ns if run.steps else 0
+    before_s = sum(one.wall_ns for one in run.outside if one.phase == phase and one.start_ns < begun) / 1e9
+    return max(0.0, breakdown.outside_s(phase) - before_s)
 
 
 def with_epoch_end(run: Run, deep: Run) -> Run:

@@ -23,6 +23,7 @@ from flatout.edits.cures.pair_distances import without_differences
 from flatout.edits.cures.reductions import by_maximum, by_sums
 from flatout.edits.cures.row_lookups import by_rows, cut_once
 from flatout.edits.cures.seldom_penalties import every_eighth_time
+from flatout.edits.cures.seldom_work import into_branch
 from flatout.edits.cures.silent_hooks import without_hooks
 from flatout.edits.cures.sparse_tables import with_sparse_gradients
 from flatout.edits.cures.stacked_arrays import in_one_array, padded_at_once
@@ -105,6 +106,7 @@ EDITS: Mapping[str, FindingEdit] = {
     ),
     "earlier-outputs": _tried(with_earlier_outputs, "the outputs of the first pass, detached"),
     "fused-attention": _tried(as_fused_attention, "scaled_dot_product_attention", equivalence=_ROUNDING),
+    "seldom-work": _tried(into_branch, "work moved into the branch that uses it"),
     "read-later": _tried(read_later, "values kept on the device and read together"),
 }
 """How the statement that a finding names is changed, by the names in `Rule.edits`."""

@@ -82,16 +82,28 @@ class TextChanges:
             place, text = len(self._text), "\n" + text.removesuffix("\n")
         self._new.append((place, place, text))
 
-    def indented(self, statement: ast.stmt, head: str) -> None:
-        """Put a statement under `head`, such as `with torch.no_grad():`.
+    def written(self, statement: ast.stmt) -> list[str]:
+        """Return the lines of a statement, with a comment behind it, without its indentation.
 
         Raises:
             Unplaced: it does not stand on lines of its own, or holds a string of several lines.
         """
         first, last = self._lines(statement)
+        if any(self._inside_string(statement, line) for line in range(first + 1, last + 1)):
+            raise Unplaced
+        return [line.removeprefix(self._indent(first)) for line in self._source.lines[first : last + 1]]
+
+    def indented(self, statement: ast.stmt, head: str, *following: ast.stmt) -> None:
+        """Put a statement, and those `following` it in its block, under `head`, such as `with torch.no_grad():`.
+
+        Raises:
+            Unplaced: one does not stand on lines of its own, or holds a string of several lines.
+        """
+        first, last = self._lines(statement)
         inner = "\t" if "\t" in self._indent(first) else "    "
-        for line in range(first + 1, last + 1):
-            if self._inside_string(statement, line):
+        for each in (statement, *following):
+            start, last = self._lines(each)
+            if any(self._inside_string(each, line) for line in range(start + 1, last + 1)):
                 raise Unplaced
         lines = [f"{inner}{line}" if line.strip() else line for line in self._source.lines[first : last + 1]]
         text = "\n".join([f"{self._indent(first)}{head}", *lines])

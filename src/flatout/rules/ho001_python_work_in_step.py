@@ -21,8 +21,9 @@ and checks of every element often cost more than the model; other tools count th
 
 Do it every N steps or once an epoch; do it with one operation on whole tensors instead of a loop; move it to the
 dataset, where workers do it. `flatout tune` tries a list for a tensor that `torch.cat` lets grow in a loop,
-`torch._foreach_` operations for a loop that changes tensors in place (an average of the weights),
-`state_dict()` without `copy.deepcopy` where it is only read and loaded, one set or dictionary for lookups in a list.
+`torch._foreach_` operations for a loop that changes tensors in place (an average of the weights), a metric moved into
+the `if` that alone uses it, where the source shows that it has no other effect, `state_dict()` without `copy.deepcopy`
+where it is only read and loaded, one set or dictionary for lookups in a list.
 
 ## When it is wrong
 
@@ -152,7 +153,7 @@ RULE = Rule(
     code="HO001",
     name="python-work-in-step",
     check=check,
-    edits=(("collect",), ("foreach",), ("state-copies",), ("list-lookups",), ("element-writes",)),
+    edits=(("collect",), ("foreach",), ("seldom-work",), ("state-copies",), ("list-lookups",), ("element-writes",)),
     fires_on=(
         example(step_ms=100, forward=30, backward=40, lines=_LINES),
         example(step_ms=100, forward=40, backward=50, lines=_LINES),

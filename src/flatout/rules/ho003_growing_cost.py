@@ -21,6 +21,7 @@ growing.
 ## What to do
 
 Keep a running sum instead of all values; compute the metric at the end of the epoch; use `deque(maxlen=...)`.
+`flatout tune` tries a metric moved into the `if` that alone uses it, where it has no other effect.
 
 ## When it is wrong
 
@@ -175,7 +176,7 @@ RULE = Rule(
     code="HO003",
     name="growing-cost",
     check=check,
-    edits=(("collect",), ("detach",), ("element-writes",)),
+    edits=(("collect",), ("detach",), ("seldom-work",), ("element-writes",)),
     fires_on=(
         example(steps=_GROWS, lines=_LINES),
         example(steps=_RESETS, lines=_LINES),

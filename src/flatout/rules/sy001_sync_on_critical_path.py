@@ -16,7 +16,8 @@ again. Often the wait costs nothing: `.item()` each step, 34.0 against 34.2 ms (
 
 Keep sums and metrics on the device and read them every N steps: `total += loss.detach()`. Copy results with
 `non_blocking=True` and look at them a step later. `flatout tune` tries to keep the values of a line such as
-`total += loss.item()` and to read them together where the total is used; sums of floats come out the same.
+`total += loss.item()` and to read them together where the total is used; sums of floats come out the same. A value that
+only the body of one `if` uses is read there.
 
 ## When it is wrong
 
@@ -85,7 +86,7 @@ RULE = Rule(
     code="SY001",
     name="sync-on-critical-path",
     check=check,
-    edits=(("read-later",),),
+    edits=(("read-later",), ("seldom-work",)),
     settings={
         "lightning": "`self.log` of tensors instead of `.item()`",
         "accelerate": "`accelerator.gather_for_metrics` every N steps, not in each",

@@ -8,7 +8,7 @@ __all__ = ["other_threads_act"]
 
 _OWN = "flatout-"
 _OWN_THAT_READ = ("flatout-samples", "flatout-steps", "flatout-objects")  # samples, as the script's code makes them
-_WAITING = frozenset(  # what the stack of a thread consists of that has nothing to do, or looks after itself alone
+_WAITING = frozenset(  # modules in the stack of a thread that has nothing to do, or looks after itself alone
     {
         "concurrent.futures.thread",
         "multiprocessing.connection",
@@ -40,6 +40,9 @@ def _acts(thread: threading.Thread, frame: FrameType | None) -> bool:
     if own or thread.name == _FSSPEC:
         return False
     if frame is None or isinstance(thread, threading.Timer):
+        return True
+    innermost = frame.f_code.co_name
+    if innermost == "run" or "bootstrap" in innermost:  # a function of C runs, or none has begun
         return True
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))

@@ -1,6 +1,7 @@
 """Which threads speak against looking at a data set that changes while it is read."""
 
 import contextlib
+import os
 import queue
 import threading
 import time
@@ -67,6 +68,19 @@ def test_a_pool_is_harmless_while_it_has_nothing_to_do():
         time.sleep(0.05)
         assert other_threads_act()
         release.set()
+
+
+def test_a_pool_that_is_in_a_function_of_c_may_write():
+    read, write = os.pipe()
+    data = bytearray(1)
+    with ThreadPoolExecutor(1) as pool, open(read, "rb", buffering=0) as file:
+        filled = pool.submit(file.readinto, memoryview(data))
+        time.sleep(0.05)
+        assert other_threads_act()
+        os.write(write, b"x")
+        filled.result()
+        assert not settled()
+        os.close(write)
 
 
 def test_a_timer_calls_what_the_script_gave():

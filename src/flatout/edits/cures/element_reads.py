@@ -1,24 +1,26 @@
 """Elements of tensors that a Python loop reads one by one: as plain numbers, of a list that is made at once.
 
-Each element of `for t in labels.view(-1)` is a tensor of its own, of 2 to 5 us, and each `matrix[t, p]` reads it again;
-those of `labels.view(-1).tolist()` are numbers. They are read where a number and a tensor of one element mean the same
-alone: as an index, compared with whole numbers and with each other, and by `int`, `float`, `bool` and `item`.
+Each element of `for t in labels.view(-1)` is a tensor of its own, of 2 to 5 us, and each `matrix[t, p]` reads it again.
+They are read where a number and a tensor of one element mean the same alone: as an index of a tensor, compared with
+whole numbers and with each other, and by `int`, `float` and `bool`. An element is a view: loops that may write to the
+tensor are left. Whether it has one dimension, and a type whose numbers Python has, is asked where the list is made.
+What a script computes from them (a metric, a mask) is in no comparison of a trial: what is not sure is left.
 """
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flatout.edits.cures.item_reads import items_in_loops, write_lists
-from flatout.edits.reading.dataflow import pairs
+from flatout.edits.cures.item_reads import is_of_torch, is_plain_tensor, items_in_loops, stays, write_lists
 from flatout.edits.reading.source_file import Function, SourceFile
-from flatout.edits.text_changes import TextChanges, operand
+from flatout.edits.text_changes import TextChanges, fresh_name
 
 __all__ = ["as_numbers"]
 
 _CONVERTS = frozenset({"bool", "float", "int"})
-_MADE_OF_ELEMENTS = frozenset({"argmax", "argmin", "argsort", "cpu", "detach", "flatten", "ravel", "reshape", "view"})
-_EXACT = 256  # whole numbers up to this one are numbers of every type of tensor
+_FLAT = frozenset({"flatten", "ravel"})
+_SHAPED = frozenset({"reshape", "view"})  # to one dimension, by -1
+_EXACT = 2**24  # whole numbers up to this one are numbers of the types in `is_plain_tensor`
 _Loop = ast.For | ast.comprehension
 
 
@@ -35,8 +37,13 @@ class _Elements:
 class _Numbers:
     """What is to be read as numbers: names that loops give elements to, and items."""
 
+    scope: ast.AST
     names: set[str]
     items: set[ast.Subscript]
+
+    def is_place(self, source: SourceFile, node: ast.Subscript) -> bool:
+        """Return whether an item is one of a tensor: keys of a dictionary that are tensors are other keys."""
+        return node in self.items or is_of_torch(source, self.scope, node.value)
 
 
 def as_numbers(source: SourceFile, scope: ast.AST, changes: TextChanges, *, certain: bool = False) -> bool:
@@ -45,30 +52,31 @@ def as_numbers(source: SourceFile, scope: ast.AST, changes: TextChanges, *, cert
     `certain`: items that are read by their numbers are worth a trial, though nothing shows that they are of tensors.
     """
     torch = next((name for name, dotted in source.names.imports.items() if dotted == "torch"), "")
-    if not isinstance(scope, Function) or not torch:
+    if not isinstance(scope, Function) or not torch or any(isinstance(node, ast.Try) for node in ast.walk(scope)):
         return False
     inner = [node for node in ast.walk(scope) if source.scope(node) is scope]
     found = [each for loop in inner if isinstance(loop, _Loop) for each in _elements(loop)]
+    found = [
+        each for each in found if stays(source, scope, _statement(source, each.loop), ast.unparse(_root(each.whole)))
+    ]
     items = items_in_loops(source, scope)
     while True:  # what is compared with an element that stays one stays, too
-        numbers = _Numbers({each.name for each in found}, {node for nodes in items.values() for node in nodes})
+        numbers = _Numbers(scope, {each.name for each in found}, {node for nodes in items.values() for node in nodes})
         kept = [each for each in found if _is_number(source, scope, each, numbers)]
         left = {key: [node for node in nodes if _means_the_same(source, node, numbers)] for key, nodes in items.items()}
         if len(kept) == len(found) and left == items:
             break
         found, items = kept, {key: nodes for key, nodes in left.items() if nodes}
-    evident = {each for each in found if _is_evident(each.whole) or _is_bound_so(source, scope, each.whole)}
-    shown = certain or any(_is_bound_so(source, scope, nodes[0].value) for nodes in items.values())
-    if not (evident or (items and shown)):
+    shown = any(_is_flat(each.whole) or is_of_torch(source, scope, each.whole) for each in found)
+    by_number = bool(items) and (certain or any(is_of_torch(source, scope, each[0].value) for each in items.values()))
+    if not (shown or by_number):
         return False
     for each in found:
-        whole = operand(changes, each.whole)
-        text = f"{whole}.tolist()"
-        if each not in evident:
-            text = f"({text} if isinstance({whole}, {torch}.Tensor) else {whole})"
-        changes.replace(each.whole, text)
-        for read in _items(scope, each.name):
-            changes.replace(read, each.name)
+        whole, held = changes.text(each.whole), changes.text(each.whole)
+        if _is_flat(each.whole):
+            held = fresh_name(source, f"elements_of_{ast.unparse(_root(each.whole)).rpartition('.')[2]}")
+            whole = f"({held} := {whole})"
+        changes.replace(each.whole, f"({held}.tolist() if {is_plain_tensor(torch, whole, held)} else {held})")
     write_lists(source, items, torch, changes)
     return True
 
@@ -81,8 +89,8 @@ def _elements(loop: _Loop) -> Iterator[_Elements]:
 def _of(target: ast.expr, whole: ast.expr, loop: _Loop) -> Iterator[_Elements]:
     called = whole.func.id if isinstance(whole, ast.Call) and isinstance(whole.func, ast.Name) else ""
     if isinstance(target, ast.Name):
-        plain = isinstance(whole, ast.Name | ast.Attribute)
-        if not called and (plain or _is_evident(whole)):
+        flat = _is_flat(whole) and isinstance(loop, ast.For)  # `:=` has no place in a comprehension
+        if not called and (isinstance(whole, ast.Name) or flat):
             yield _Elements(target.id, whole, loop)
     elif isinstance(target, ast.Tuple) and isinstance(whole, ast.Call) and not whole.keywords:
         if called == "zip" and len(target.elts) == len(whole.args):
@@ -92,25 +100,22 @@ def _of(target: ast.expr, whole: ast.expr, loop: _Loop) -> Iterator[_Elements]:
             yield from _of(target.elts[1], whole.args[0], loop)
 
 
-def _is_evident(whole: ast.expr) -> bool:
-    """Return whether an expression is what only tensors and arrays have: `x.view(-1)`, `x.argmax(1)`."""
-    called = isinstance(whole, ast.Call) and isinstance(whole.func, ast.Attribute)
-    return called and whole.func.attr in _MADE_OF_ELEMENTS  # type: ignore[attr-defined]
-
-
-def _is_bound_so(source: SourceFile, scope: ast.AST, whole: ast.expr) -> bool:
-    """Return whether a name is bound once in the function, to what an operation of torch returns."""
-    if not isinstance(whole, ast.Name):
+def _is_flat(whole: ast.expr) -> bool:
+    """Return whether an expression is a tensor or array in one dimension: `x.view(-1)`, `x.flatten()`."""
+    if not isinstance(whole, ast.Call) or not isinstance(whole.func, ast.Attribute) or whole.keywords:
         return False
-    bound = [value for node in ast.walk(scope) for target, value in pairs(node) if _is(target, whole.id)]
-    stored = [node for node in ast.walk(scope) if _is(node, whole.id) and isinstance(node.ctx, ast.Store)]  # type: ignore[attr-defined]
-    one = bound[0] if len(bound) == len(stored) == 1 else None
-    of_torch = isinstance(one, ast.Call) and source.names.dotted(one.func).startswith("torch.")
-    return one is not None and (of_torch or _is_evident(one))
+    shaped = whole.func.attr in _SHAPED and [ast.unparse(each) for each in whole.args] == ["-1"]
+    plain = isinstance(_root(whole), ast.Name | ast.Attribute)
+    return plain and (shaped or (whole.func.attr in _FLAT and not whole.args))
 
 
-def _is(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+def _root(whole: ast.expr) -> ast.expr:
+    """Return `x` of `x.view(-1)`."""
+    return whole.func.value if isinstance(whole, ast.Call) and isinstance(whole.func, ast.Attribute) else whole
+
+
+def _statement(source: SourceFile, loop: _Loop) -> ast.stmt:
+    return loop if isinstance(loop, ast.For) else source.statement(loop)
 
 
 def _is_number(source: SourceFile, scope: ast.AST, each: _Elements, numbers: _Numbers) -> bool:
@@ -130,22 +135,14 @@ def _means_the_same(source: SourceFile, node: ast.Name | ast.Subscript, numbers:
     above = source.parents[node]
     if isinstance(above, ast.Call) and isinstance(above.func, ast.Name):
         return above.func.id in _CONVERTS and above.args == [node] and not above.keywords
-    if isinstance(above, ast.Attribute):
-        call = source.parents[above]
-        asks = above.attr == "item" and isinstance(call, ast.Call) and call.func is above and not call.args
-        return asks and isinstance(node, ast.Name)
     if isinstance(above, ast.Tuple):
-        return _is_place(source.parents[above], above)
-    if isinstance(above, ast.Subscript):  # written to, it may be a dictionary, whose keys are other ones then
-        return above.slice is node and isinstance(above.ctx, ast.Load)
+        around = source.parents[above]
+        return isinstance(around, ast.Subscript) and around.slice is above and numbers.is_place(source, around)
+    if isinstance(above, ast.Subscript):
+        return above.slice is node and numbers.is_place(source, above)
     if isinstance(above, ast.Compare):
         return _is_asked(source, above) and all(_is_whole(one, numbers) for one in (above.left, *above.comparators))
     return False
-
-
-def _is_place(node: ast.AST, index: ast.expr) -> bool:
-    """Return whether an expression is the index of an item with several numbers: of no dictionary, that is."""
-    return isinstance(node, ast.Subscript) and node.slice is index
 
 
 def _is_whole(node: ast.expr, numbers: _Numbers) -> bool:
@@ -167,11 +164,3 @@ def _is_asked(source: SourceFile, node: ast.expr) -> bool:
     if isinstance(above, ast.comprehension):
         return node in above.ifs
     return isinstance(above, ast.Call) and isinstance(above.func, ast.Name) and above.func.id in _CONVERTS
-
-
-def _items(scope: ast.AST, name: str) -> Iterator[ast.Call]:
-    """Yield the calls `name.item()`."""
-    for node in ast.walk(scope):
-        is_item = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item"
-        if is_item and _is(node.func.value, name):  # type: ignore[attr-defined]
-            yield node  # type: ignore[misc]

@@ -9,12 +9,14 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
-from flatout.edits.reading.blocks import is_plain, stores
+from flatout.edits.reading.attribute_values import attribute_values
+from flatout.edits.reading.blocks import loads, stores
 from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.text_changes import TextChanges, fresh_name
 
-__all__ = ["Items", "items_in_loops", "write_lists"]
+__all__ = ["Items", "is_known", "is_of_torch", "is_plain_tensor", "items_in_loops", "stays", "write_lists"]
 
 _CALLS = frozenset(
     {
@@ -36,23 +38,24 @@ _CALLS = frozenset(
     }
 )
 _METHODS = frozenset(
-    {
-        "add",
-        "append",
-        "argmax",
-        "argsort",
-        "extend",
-        "flatten",
-        "format",
-        "item",
-        "join",
-        "reshape",
-        "size",
-        "tolist",
-        "view",
-    }
+    {"add", "append", "argmax", "argmin", "argsort", "extend", "flatten", "format", "index", "join", "ravel", "reshape"}
+) | {"size", "tolist", "view"}
+_MAKES = frozenset(
+    f"torch.{name}" for name in ("arange", "argmax", "argmin", "argsort", "empty", "full", "ones", "zeros")
 )
-_NEW = frozenset({"Counter", "defaultdict", "dict", "list", "set", "empty", "full", "ones", "zeros"})
+_OWN = frozenset({"Counter", "dict", "set"})
+_TYPES = ("int64", "int32", "float32", "float64")
+_LEAVES = (
+    ast.Await
+    | ast.Yield
+    | ast.YieldFrom
+    | ast.With
+    | ast.Delete
+    | ast.Import
+    | ast.ImportFrom
+    | ast.Global
+    | ast.Nonlocal
+)
 _Loop = ast.For | ast.While | ast.comprehension
 
 Items = dict[tuple[ast.stmt, str], list[ast.Subscript]]
@@ -63,22 +66,48 @@ def items_in_loops(source: SourceFile, scope: ast.AST) -> Items:
     """Return what loops of a function read by numbers, of what they do not change."""
     found: Items = defaultdict(list)
     for node in ast.walk(scope):
-        if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load) or not is_plain(node.value):
+        if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+            continue
+        if not isinstance(node.value, ast.Name) or not _is_there(scope, node.value.id):
             continue
         outer = _outermost(source, scope, node)
         if outer is not None and not isinstance(node.slice, ast.Slice | ast.Tuple | ast.Constant):
             found[outer, ast.unparse(node.value)].append(node)
-    return {key: nodes for key, nodes in found.items() if _stays(scope, *key)}
+    return {key: nodes for key, nodes in found.items() if stays(source, scope, *key)}
 
 
 def write_lists(source: SourceFile, items: Items, torch: str, changes: TextChanges) -> None:
     """Make a list of numbers before each loop, and read that."""
     for (outer, whole), nodes in items.items():
         name = fresh_name(source, f"numbers_of_{whole.rpartition('.')[2]}")
-        flat = f"isinstance({whole}, {torch}.Tensor) and {whole}.dim() == 1"
-        changes.before(outer, f"{name} = {whole}.tolist() if {flat} else {whole}")
+        changes.before(outer, f"{name} = {whole}.tolist() if {is_plain_tensor(torch, whole, whole)} else {whole}")
         for node in nodes:
             changes.replace(node.value, name)
+
+
+def is_plain_tensor(torch: str, first: str, whole: str) -> str:
+    """Return the code that asks for a tensor of one dimension whose numbers Python has; `first`: as it is made."""
+    types = ", ".join(f"{torch}.{name}" for name in _TYPES)
+    return f"isinstance({first}, {torch}.Tensor) and {whole}.dim() == 1 and {whole}.dtype in ({types})"
+
+
+def is_of_torch(source: SourceFile, scope: ast.AST, node: ast.expr) -> bool:
+    """Return whether a name is bound in the function to what a function of torch makes, or an attribute is set so."""
+    if isinstance(node, ast.Attribute):
+        values = [value for _, value in attribute_values(Project((source,)), source, node)]
+    else:
+        given = {each.arg for each in ast.walk(scope) if isinstance(each, ast.arg)}
+        values = [] if not isinstance(node, ast.Name) or node.id in given else [*_bound(scope, node.id)]
+    calls = [source.names.dotted(value.func) for value in values if isinstance(value, ast.Call)]
+    return bool(calls) and len(calls) == len(values) and set(calls) <= _MAKES
+
+
+def _is_there(scope: ast.AST, name: str) -> bool:
+    """Return whether a name has a value wherever the function's loops begin: an argument, or bound in its body."""
+    assert isinstance(scope, Function)
+    given = {each.arg for each in ast.walk(scope.args) if isinstance(each, ast.arg)}
+    bound = [each for each in scope.body if isinstance(each, ast.Assign) and name in stores([each])]
+    return name in given or len(bound) == 1
 
 
 def _outermost(source: SourceFile, scope: ast.AST, node: ast.expr) -> ast.stmt | None:
@@ -99,41 +128,49 @@ def _outermost(source: SourceFile, scope: ast.AST, node: ast.expr) -> ast.stmt |
     return None
 
 
-def _stays(scope: ast.AST, outer: ast.stmt, whole: str) -> bool:
-    """Return whether a tensor is the same, with the same values, in each turn of a loop."""
+def stays(source: SourceFile, scope: ast.AST, outer: ast.stmt, whole: str) -> bool:
+    """Return whether a tensor is the same, with the same values, in each turn of a loop.
+
+    The loop calls nothing but what is known, and writes to items of what the function has made alone, which the tensor
+    is no view of.
+    """
     inside = [*ast.walk(outer)]
     root = whole.partition(".")[0]
-    if root != "self" and (root in stores([outer]) or any(_binds(node, root) for node in inside)):
+    if any(_is_unknown(source, scope, node, root) for node in inside) or (root != "self" and root in stores([outer])):
         return False
-    for node in inside:
-        if isinstance(node, ast.Call) and not _is_known(node):
-            return False
-        if isinstance(node, ast.Subscript | ast.Attribute) and not _is_harmless(scope, node):
-            return False
-        added = node.target if isinstance(node, ast.AugAssign) else None
-        if isinstance(added, ast.Name) and not _is_number(scope, added.id):
-            return False
-        if isinstance(
-            node, ast.Await | ast.Yield | ast.YieldFrom | ast.With | ast.Delete | ast.Import | ast.ImportFrom
-        ):
-            return False
-    return True
+    written = {node.value.id for node in inside if _is_store(node) and isinstance(node.value, ast.Name)}  # type: ignore[attr-defined]
+    made_of = {name for value in _bound(scope, root) for name in loads([value])}
+    made_of |= {name for other in made_of for value in _bound(scope, other) for name in loads([value])}
+    return not written & (made_of | {root})
 
 
-def _is_harmless(scope: ast.AST, node: ast.Subscript | ast.Attribute) -> bool:
-    """Return whether an item or attribute is read, or is an item of what the function has made."""
+def _is_store(node: ast.AST) -> bool:
+    return isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load)
+
+
+def _is_unknown(source: SourceFile, scope: ast.AST, node: ast.AST, root: str) -> bool:
+    """Return whether a part of a loop may change a tensor that is not its own."""
+    if isinstance(node, ast.Call):
+        return not is_known(node)
+    if isinstance(node, ast.Subscript | ast.Attribute):
+        return not _is_harmless(source, scope, node, root)
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return not _is_number(scope, node.target.id)
+    return isinstance(node, Function | ast.Lambda | ast.ClassDef | _LEAVES)
+
+
+def _is_harmless(source: SourceFile, scope: ast.AST, node: ast.Subscript | ast.Attribute, root: str) -> bool:
+    """Return whether an item or attribute is read, or is an item of what the function, or the object, has made."""
     if isinstance(node.ctx, ast.Load):
         return True
-    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and _is_new(scope, node.value.id)
+    if not isinstance(node, ast.Subscript):
+        return False
+    if isinstance(node.value, ast.Attribute):
+        return root != "self" and ast.unparse(node.value.value) == "self" and is_of_torch(source, scope, node.value)
+    return isinstance(node.value, ast.Name) and _is_new(scope, node.value.id)
 
 
-def _binds(node: ast.AST, name: str) -> bool:
-    return isinstance(node, Function | ast.Lambda | ast.ClassDef) or (
-        isinstance(node, ast.Global | ast.Nonlocal) and name in node.names
-    )
-
-
-def _is_known(call: ast.Call) -> bool:
+def is_known(call: ast.Call) -> bool:
     """Return whether a call changes no tensor: of Python's own functions, and methods that are known."""
     if isinstance(call.func, ast.Name):
         return call.func.id in _CALLS
@@ -154,12 +191,17 @@ def _is_new(scope: ast.AST, name: str) -> bool:
 
 
 def _makes(value: ast.expr) -> bool:
+    """Return whether an expression makes a tensor, a table or a list of numbers that nobody else has."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
-        return _makes(value.left) or _makes(value.right)
+        return any(isinstance(one, ast.List) and all(map(_is_constant, one.elts)) for one in (value.left, value.right))
     if isinstance(value, ast.Call):
         called = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
-        return called in _NEW
-    return isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp)
+        return f"torch.{called}" in _MAKES or (called in _OWN and not value.args)
+    return isinstance(value, ast.Dict) and not value.keys
+
+
+def _is_constant(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant)
 
 
 def _is_number(scope: ast.AST, name: str) -> bool:

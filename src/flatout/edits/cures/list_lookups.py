@@ -164,7 +164,7 @@ def _written(project: Project, source: SourceFile, found: Sequence[tuple[_Lookup
         types, of_kinds = made.setdefault((loop.start, held), (names.new(f"types_of_{_last(lookup.held)}"), {}))
         if lookup.kind not in of_kinds:
             wanted = {"count": "counts", "index": "places", "in": "set"}[lookup.kind]
-            of_kinds[lookup.kind] = names.new(f"{wanted}_of_{_last(lookup.held)}")
+            of_kinds[lookup.kind] = names.new("_".join((wanted, "of", _last(lookup.held))))
         is_counting |= lookup.kind == "count"
         changes.replace(lookup.node, _lookup(changes, lookup, held, of_kinds[lookup.kind], types, names))
     counter = next((name for name, dotted in source.names.imports.items() if dotted == "collections.Counter"), "")

@@ -27,7 +27,7 @@ __all__ = [
     "take_record",
 ]
 
-_LEAST_BETWEEN, _MOST_BETWEEN = 0.01, 50.0  # share of an epoch that is worth a factor of its own, and the largest
+_LEAST_BETWEEN, _MOST_BETWEEN = 0.1, 50.0  # share of an epoch that is worth a factor of its own, and the largest
 
 
 @dataclass(frozen=True, slots=True)

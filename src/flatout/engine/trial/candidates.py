@@ -44,7 +44,7 @@ class Prospect:
         hoped = max((finding.max_speedup for finding in addressed), default=1.0)
         ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
         reach = lifted(ceiling, _rest(fix, breakdown))
-        of_steps = [finding.max_speedup for finding in addressed if finding.phase in STEP_PHASES]
+        of_steps = [_in_steps(finding, breakdown) for finding in addressed if finding.phase in STEP_PHASES]
         return cls(
             fix, ceiling, hoped, reach, tuple(finding.code for finding in addressed),
             between=len(of_steps) < len(addressed),
@@ -100,6 +100,13 @@ def _of_fix(fix: Fix, least: float, run: Run, prospect: Prospect) -> Iterator[tu
         )
         hoped = min(prospect.hoped, prospect.ceiling)
         yield (_turn(fix, candidate.reasons), -hoped, -prospect.ceiling, number), candidate
+
+
+def _in_steps(finding: Finding, breakdown: Breakdown) -> float:
+    """Return what a finding promises in the steps: of one about what lies between them, too, their part of that."""
+    if finding.phase not in _BOTH:
+        return finding.max_speedup
+    return min(finding.max_speedup, speedup_without(breakdown.share(finding.phase)))
 
 
 def _reached(fix: Fix, finding: Finding, run: Run) -> Finding:

@@ -124,7 +124,7 @@ class Confirmation:
             if len(pairs) >= _FEWEST_PAIRS
             else None
         )
-        return Gains(later=later, first=first, once_s=_typical(measured.once_s), between=parts.between)
+        return Gains(later=later, first=first, once_s=_typical(measured.once_s))  # between: seen of later passes alone
 
     def _measure(self, fixes: Sequence[Selection], measured: Measured, wanted: int) -> None:
         """Add pairs up to `wanted`, half of them in each of two starts, the second with the sides swapped."""

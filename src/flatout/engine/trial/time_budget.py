@@ -18,6 +18,7 @@ _LEAST_RESERVE_S, _LEAST_RESERVE = 30.0, 0.25  # kept back for the confirmation,
 _MOST_RESERVE = 0.4  # of all
 _CONFIRM_APART = 4  # pairs that a confirmation by processes one after the other should have
 _FIRST_LOOK, _FEW, _USUAL_LOOK = 4, 8, 16  # pairs that nothing is said below, that decide much, and that decide most
+_SKIPPED = 1.125  # times an epoch is what a block of one takes, with the steps that are left out after a switch
 _MARGIN = 1.1  # times what a first look is reckoned to take, so that it is reached
 _GRACE = 0.07  # of all: the confirmation may end so much later; a budget is kept within 10 %
 
@@ -70,8 +71,8 @@ class TimeBudget:
         """Return the seconds that confirming a recipe of `kept` takes."""
         warmup_s = math.fsum(trial.warmup_s for trial in kept)
         if self._epoch_s > 0 and needs_epochs(kept):
-            by_epochs_s = CONFIRM_STARTS * self.epochs_s(EPOCH_PAIRS // CONFIRM_STARTS)
-            return by_epochs_s + CONFIRM_STARTS * warmup_s
+            starts = 1 if self._pace.together else CONFIRM_STARTS
+            return starts * (self.epochs_s(EPOCH_PAIRS // starts) + warmup_s)
         if self._pace.together:
             return _CONFIRM_APART * (self._pace.apart_s + warmup_s)
         times_the_first_epoch = any(from_second_pass(trial.candidate.selection) for trial in kept)
@@ -92,7 +93,10 @@ class TimeBudget:
 
     def epochs_s(self, num_pairs: int) -> float:
         """Return the seconds that two processes take to start and to finish so many pairs of whole epochs."""
-        return self._pace.start_of_two_s(0) + 2 * num_pairs * self._epoch_s
+        pair_s = 2 * (_SKIPPED * self._epoch_s + self._pace.skip * self._pace.step_s)
+        if self._pace.together:  # one after the other
+            return num_pairs * (self._pace.apart_s + pair_s)
+        return self._pace.start_of_two_s(0) + num_pairs * pair_s
 
     def timing_s(self, candidate: Candidate, kept: Sequence[Trial]) -> float:
         """Return the seconds left for timing `candidate` so that its results can still be compared."""

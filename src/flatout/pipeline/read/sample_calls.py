@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from flatout.pipeline.inspect.determinism import samples_of
+from flatout.pipeline.inspect.determinism import samples_of, some_indices
 from flatout.pipeline.read.sample_copies import copied, size_of
 from flatout.watch.dataset_state import parts, random_states, same, seed_streams, undrawn
 from flatout.watch.script_signals import any_but_signals
@@ -29,6 +29,7 @@ _LEAST_S = 1e-4  # of a call: below, looking it up takes as long
 _COPIED = 0.5  # of a call, at most, for a copy of its result
 _SEEDS = (11, 12)
 _TIMED, _ROUNDS = 3, 2
+_APART, _MET = 32, 2  # different samples that are drawn, and how many must meet to tell how much they draw from
 _DRAWN, _DRAWN_S, _AGAIN = 6, 2.0, 0.3  # times samples are drawn anew, in seconds at most; calls that then come again
 _VALUES = (str, bytes, int, float, bool, type(None))
 
@@ -171,33 +172,52 @@ def _comes_again(place: CallPlace, dataset: Any, inner: Any, indices: Sequence[i
     """Return whether samples that are drawn anew call the function with what it was given before.
 
     One that is given what was drawn (a sequence that was cut at random) gives the same for the same, and is hardly ever
-    given that: of 26 ways to cut, a second epoch meets that of the first in one of 26 samples.
+    given that: of 26 ways to cut, a second epoch meets that of the first in one of 26 samples. Where what is drawn does
+    not belong to the sample (one of 100 volumes), different samples meet in it: how many there are to draw from is told
+    by how many meet.
     """
-    known: dict[Key, Any] = {}
-    asked = again = 0
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal asked, again
-        key = key_of(place, args, kwargs)
-        if key is None or (place.is_method and not (args and args[0] is inner)):
-            return place.function(*args, **kwargs)
-        asked += 1
-        if key in known:
-            again += 1
-        else:
-            known[key] = place.function(*args, **kwargs)
-        return copied(known[key])
-
+    told = _Told(place, inner)
     until = time.perf_counter() + _DRAWN_S
-    with standing_in(place, call):
+    with standing_in(place, lambda *args, **kwargs: told.call(*args, **kwargs)):
         for draw in range(_DRAWN + 1):
             if draw == 1:
-                asked = again = 0
+                told.asked = told.again = 0
             if draw <= 1 or time.perf_counter() < until:
                 seed_streams(draw)
                 for index in indices:
                     samples_of(dataset, [index])
-    return again >= _AGAIN * asked
+        if told.again >= _AGAIN * told.asked:
+            return True
+        told.forget()
+        seed_streams(_DRAWN + 1)
+        for index in some_indices(len(dataset), _APART):
+            if time.perf_counter() < until + _DRAWN_S:
+                samples_of(dataset, [index])
+    return told.again >= _MET and told.asked**2 / (2 * told.again) <= len(dataset)
+
+
+class _Told:
+    """Stands for the function, and counts calls that were given what an earlier one was."""
+
+    def __init__(self, place: CallPlace, inner: Any) -> None:
+        self._place, self._inner = place, inner
+        self.forget()
+
+    def forget(self) -> None:
+        self._known: dict[Key, Any] = {}
+        self.asked = self.again = 0
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        place = self._place
+        key = key_of(place, args, kwargs)
+        if key is None or (place.is_method and not (args and args[0] is self._inner)):
+            return place.function(*args, **kwargs)
+        self.asked += 1
+        if key in self._known:
+            self.again += 1
+        else:
+            self._known[key] = place.function(*args, **kwargs)
+        return copied(self._known[key])
 
 
 def _places(dataset: Any) -> list[CallPlace]:

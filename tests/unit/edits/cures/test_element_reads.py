@@ -34,17 +34,22 @@ def f(a, b):
 """,
     """
 def f(a, b):
-    return sum(1 for x, y in zip(a.flatten(), b.flatten()) if x == y)  # <<
+    n = 0
+    for k, (x, y) in enumerate(zip(a.flatten(), b.view(-1))):
+        if x == y and not x == 3:  # <<
+            n += k
+    return n
 """,
     """
 def f(a, b):
-    return [int(x) for x in a.reshape(-1)]  # <<
+    order = torch.argsort(a)
+    return [int(x) for x in order] + [int(b[i]) for i in range(len(b))]  # <<
 """,
     """
 def f(a, b):
     out = []
     for k, x in enumerate(a.view(-1)):
-        out.append((k, x.item()))  # <<
+        out.append((k, float(x)))  # <<
     return out
 """,
     """
@@ -70,7 +75,7 @@ def f(a, b):
     for i in range(len(a)):
         if a[i] == b[i]:  # <<
             right += 1
-            count[a[i]] += 1
+            count[int(a[i])] += 1
     return right, sum(1 for i in range(len(a)) if int(b[i]) > 3 and a[i] != b[-1 - i])
 """,
     """
@@ -110,16 +115,57 @@ def test_what_may_be_a_list_is_asked_at_run_time(tmp_path):
         "        if x == y:  # <<\n            n += 1\n    return n\n"
     )
     after, _ = written(tmp_path, text)
-    assert "(b.tolist() if isinstance(b, torch.Tensor) else b)" in after
+    assert "(b.tolist() if isinstance(b, torch.Tensor) and b.dim() == 1 and b.dtype in (torch.int64" in after
     a = torch.tensor([1, 2, 3])
     assert run(after, a, [1, 2, 4]) == run(after, a, torch.tensor([1, 2, 4])) == run(text, a, [1, 2, 4]) == 2
+
+
+def test_bytes_and_rows_stay_tensors(tmp_path):
+    text = "def f(a, b):\n    for x in a.view(-1):\n        if x == -1:  # <<\n            return 1\n    return 0\n"
+    after, _ = written(tmp_path, text)
+    masks = torch.tensor([255, 1], dtype=torch.uint8)
+    assert run(after, masks, None) == run(text, masks, None) == 1
+    text = "def f(a, b):\n    return [float(a[i]) for i in range(2)]  # <<\n"
+    after, _ = written(tmp_path, text)
+    column = torch.ones(2, 1)
+    assert run(after, column, None) == run(text, column, None) == [1.0, 1.0]
+
+
+SEEN = """
+def f(over, b):
+    gone = torch.zeros(len(over), dtype=torch.int64)
+    kept = []
+    for i, dead in enumerate(gone):
+        if int(dead):
+            continue
+        kept.append(i)
+        for j in range(i + 1, len(over)):
+            if over[i][j] > 0:
+                gone[j] = 1  # <<
+    return kept
+"""
+ALIAS = SEEN.replace(
+    "    kept = []\n    for i, dead in enumerate(gone):\n        if int(dead):",
+    """    flat = gone.view(-1)
+    kept = []
+    for i in range(len(over)):
+        if int(flat[i]):""",
+)
+
+
+@pytest.mark.parametrize("text", [SEEN, ALIAS])
+def test_what_a_turn_writes_is_seen_by_the_next(tmp_path, text):
+    after, _ = written(tmp_path, text)
+    over = [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    assert run(after or text, over, None) == run(text, over, None) == [0, 2]
 
 
 @pytest.mark.parametrize(
     "use",
     [
         "total += x",  # in float32
-        "if x > 257: total += 1",  # bfloat16 does not have it
+        "if x > 20_000_000: total += 1",  # float32 may not have it
+        "kept.append(x.item())",  # of a list of arrays, what is read as before has to have it
         "if x > 0.1: total += 1",  # a number that float32 does not have
         "seen[x] += 1",  # of a dictionary, by the tensor itself
         "total += f(x, 1)",
@@ -147,7 +193,7 @@ def f(a, b):
     return n
 """
     after, _ = written(tmp_path, text)
-    assert "numbers_of_a = a.tolist() if isinstance(a, torch.Tensor) and a.dim() == 1 else a\n" in after
+    assert "numbers_of_a = a.tolist() if isinstance(a, torch.Tensor) and a.dim() == 1 and a.dtype in" in after
     for a, b in (([1, 2], [1, 3]), (torch.tensor([1, 2]), [1, 3]), ({0: 1, 1: 2}, {0: 1, 1: 2})):
         assert run(after, a, b) == run(text, a, b)
     with pytest.raises(RuntimeError, match="ambiguous"):

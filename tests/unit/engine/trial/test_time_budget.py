@@ -123,5 +123,5 @@ def test_a_recipe_of_such_is_confirmed_by_epochs():
     kept = [replace(KEPT, candidate=BETWEEN)]
     found = shares(300.0, epoch_s=8.0)
     assert time_budget.needs_epochs(kept) and not time_budget.needs_epochs([replace(KEPT, candidate=BOTH)])
-    assert found.confirming_s(kept) == pytest.approx(4 * 2 * 8.0 + 2 * 1.5 * 2.0, rel=0.1)
+    assert found.confirming_s(kept) == pytest.approx(4 * 2 * 1.125 * 8.0 + 2 * 1.5 * 2.0, rel=0.1)
     assert shares(300.0).confirming_s(kept) != found.confirming_s(kept)

@@ -201,7 +201,18 @@ class Mixed(Shelf):
         return torch.from_numpy(self.load(self.names[at]) / 2 + self.load(self.names[other]) / 2), at
 
 
-@pytest.mark.parametrize(("kind", "kept"), [(Cut, False), (Turned, True), (Mixed, True)])
+class Volumes(Shelf):
+    """A random part of one of 40 volumes."""
+
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, at):
+        whole = self.load(f"photo {random.randrange(40)}")
+        return torch.from_numpy(whole[random.randrange(12) :][:12].copy())
+
+
+@pytest.mark.parametrize(("kind", "kept"), [(Cut, False), (Turned, True), (Mixed, True), (Volumes, True)])
 def test_what_is_given_something_else_in_each_pass_is_not_kept(kind, kept):
     assert encode(kind()).startswith("left as it is") is not kept
 

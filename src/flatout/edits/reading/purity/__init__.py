@@ -1,0 +1,1 @@
+"""Reads from the text whether code has an effect besides its value."""

@@ -1,0 +1,49 @@
+"""Attributes that a project sets to what may be called: a call of their name may not be the method it looks like."""
+
+import ast
+
+from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.pure_calls import is_pure_builtin, is_pure_function
+from flatout.edits.reading.source_file import SourceFile
+
+__all__ = ["SetAttributes"]
+
+
+class SetAttributes:
+    """The names of attributes by what they are set to.
+
+    Attributes:
+        on_modules: set on what is imported: `metrics.distance = mine`.
+        made: set to what a call makes, or to a lambda: `self.mean = MeanMetric()`.
+        handed: set to something else that may be called: `self.mean = mean`.
+    """
+
+    def __init__(self, project: Project) -> None:
+        """Read all assignments of a project."""
+        self.on_modules: set[str] = set()
+        self.made: set[str] = set()
+        self.handed: set[str] = set()
+        for source in project.sources:
+            for node in ast.walk(source.tree):
+                for target, value in pairs(node):
+                    self._read(source, target, value)
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
+                    names = (each.value for each in node.args[1:2] if isinstance(each, ast.Constant))
+                    self.made |= {name for name in names if isinstance(name, str)}
+
+    def _read(self, source: SourceFile, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Attribute):
+            name = target.attr
+            self.on_modules |= {name} if source.names.dotted(target) else set()
+        elif isinstance(target, ast.Name) and isinstance(source.scope(target), ast.ClassDef):
+            name = target.id
+        else:
+            return
+        if isinstance(value, ast.Call):
+            is_builtin = isinstance(value.func, ast.Name) and is_pure_builtin(value.func.id)
+            self.made |= set() if is_builtin or is_pure_function(source.names.dotted(value.func)) else {name}
+        elif isinstance(value, ast.Lambda):
+            self.made.add(name)
+        elif isinstance(value, ast.Name | ast.Attribute | ast.Subscript | ast.IfExp | ast.BoolOp | ast.Await):
+            self.handed.add(name)
