@@ -274,7 +274,8 @@ class Effects:
             return False
         if name in self._project.functions:
             known = [each for _, each in self._project.functions[name]]
-            if any("property" in ast.unparse(decorator) for each in known for decorator in each.decorator_list):
+            is_property = any("property" in ast.unparse(one) for each in known for one in each.decorator_list)
+            if is_property and (not is_pure_method(call) or self._is_of_users(body.source, func.value)):
                 yield f"{shown} calls what a property returns"
             yield from self._named(name)
             if not is_pure_method(call):
@@ -290,9 +291,10 @@ class Effects:
 
     def _is_handed(self, source: SourceFile, func: ast.Attribute) -> bool:
         """Return whether what is called may be an attribute that an object of the user's was given."""
-        owner = func.value
-        if func.attr not in self._set.handed:
-            return False
+        return func.attr in self._set.handed and self._is_of_users(source, func.value)
+
+    def _is_of_users(self, source: SourceFile, owner: ast.expr) -> bool:
+        """Return whether an object may be one of a class of the user's, as far as it can be followed."""
         return ast.unparse(owner) in ("self", "cls") or any(
             isinstance(call.func, ast.Name | ast.Attribute)
             and ast.unparse(call.func).rpartition(".")[2] in self._project.classes

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["MovedStatement", "leaves", "seldom_names"]
+__all__ = ["Assignment", "leaves", "seldom_names"]
 
 
 @dataclass(frozen=True)
-class MovedStatement:
+class Assignment:
     """A statement that binds names to a value, and nothing else."""
 
     statement: ast.Assign | ast.AnnAssign
     binds: frozenset[str]
 
 
-def leaves(statement: ast.stmt) -> list[MovedStatement]:
+def leaves(statement: ast.stmt) -> list[Assignment]:
     """Return the assignments that a statement consists of: itself, or what stands in its `with`; none for others."""
     if isinstance(statement, ast.With):
         parts = [leaves(each) for each in statement.body]
@@ -31,7 +31,7 @@ def leaves(statement: ast.stmt) -> list[MovedStatement]:
     if not names or None in names or len(names) != len(set(names)):
         return []
     assert isinstance(statement, ast.Assign | ast.AnnAssign)
-    return [MovedStatement(statement, frozenset(each for each in names if each is not None))]
+    return [Assignment(statement, frozenset(each for each in names if each is not None))]
 
 
 def _names(target: ast.expr) -> list[str | None]:
@@ -83,7 +83,7 @@ def _is_read_by(
 
 
 def _is_behind(
-    source: SourceFile, node: ast.Name, leaf: MovedStatement, order: Sequence[ast.stmt], body: set[ast.AST]
+    source: SourceFile, node: ast.Name, leaf: Assignment, order: Sequence[ast.stmt], body: set[ast.AST]
 ) -> bool:
     """Return whether a name is read in the body of the branch, or in a statement behind the one that binds it."""
     if node in body:

@@ -46,8 +46,8 @@ def is_steady(folder, test, between="pass"):
 
 STEADY = (
     "i % 50 == 0", "i % EVERY == 0 and epoch > 1", "not count", "i == len(loader) - 1", "x is not None",
-    "count in (1, 2)", "i % args.every == 0", "i % config.every == 0", "i % config.kept == 0",
-    "self.step % self.every == 0",
+    "count in (1, 2)",
+    "i % args.every == 0", "i % config.every == 0", "i % config.kept == 0", "self.step % self.every == 0",
     "i % often", "few", "many > 1", "i or True",
 )  # fmt: skip
 
