@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from flatout.probe.core.event_log import EventLog
@@ -49,7 +50,7 @@ class StepCalls:
         self.calls = self.backwards = 0
         self.even = True  # each call is followed by a backward pass, and comes from the same line of the same module
         self.kept: list[KeptCall] = []
-        self.returned: set[int] = set()  # storages of results
+        self.returned: dict[int, StorageWeakRef] = {}  # memory of results; that of one that is gone is given out again
         self.alone = True  # no call was given what an earlier one returned
 
     def called(self, module: Any, place: tuple[tuple[str, int, str], ...]) -> None:
@@ -93,13 +94,15 @@ class MicroBatchWatch:
                 self._keep(now, module, args, kwargs)
             result = inner(*args, **kwargs)
             with contextlib.suppress(Exception):
-                now.returned |= set(_storages(result))
+                now.returned |= {one.data_ptr(): StorageWeakRef(one) for one in _storages(result)}
             return result
 
         return call
 
     def _keep(self, now: StepCalls, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not now.returned.isdisjoint(_storages((args, kwargs))) or not KeptCall.possible(module, args, kwargs):
+        known = (now.returned.get(one.data_ptr()) for one in _storages((args, kwargs)))
+        again = any(one is not None and not one.expired() for one in known)
+        if again or not KeptCall.possible(module, args, kwargs):
             now.alone = False
         if now.alone:
             now.kept.append(KeptCall(module, args, kwargs))
@@ -129,10 +132,10 @@ class MicroBatchWatch:
         return self._found
 
 
-def _storages(values: Any) -> Iterator[int]:
+def _storages(values: Any) -> Iterator[torch.UntypedStorage]:
     for leaf in tree_leaves(values):
         if isinstance(leaf, torch.Tensor) and leaf.numel():
-            yield leaf.untyped_storage().data_ptr()
+            yield leaf.untyped_storage()
 
 
 def _compared(whole: StepCalls) -> MicroBatches | None:

@@ -80,6 +80,17 @@ def test_rows_that_depend_on_each_other_are_left_alone(watch):
     assert measured(watch) is None
 
 
+def test_memory_that_a_result_has_left_is_no_result(watch, net):
+    def anew(part):
+        memory = [torch.randn(2, 8) for _ in range(40)]  # of which some lie where results of earlier calls lay
+        return memory[part].clone()
+
+    for size in (2, 16):  # a result is as large as an input
+        other = MicroBatchWatch(watch._event_log)
+        train(other, nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), parts=12, inputs=anew, shape=(size, 8))
+        assert measured(other).joined == 12
+
+
 def test_a_model_that_gets_its_own_output_back_is_left_alone(watch):
     net, state = nn.Linear(8, 8), [torch.randn(2, 8)]
     for _ in range(5):
