@@ -83,7 +83,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             *(told if taken else ()),
             *(listed(chain, cost_ms) if chain else ()),
         ),
-        fixes=("compiled-input", "cached-input", "compiled-python", "kept-directories", "loader-workers"),
+        fixes=("compiled-input", "cached-input", "compiled-python", "kept-directories", "kept-reads", "loader-workers"),
     )
 
 
