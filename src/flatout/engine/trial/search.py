@@ -201,7 +201,7 @@ class Search:
                 arm,
                 alone,
                 decide=self._decide(alone, candidate),
-                max_s=self._shares.of(candidate, self._queue, self.kept),
+                max_s=self._left_s(),
                 num_pairs=max(_SIDE_LOOKS),
             )
             alone.wall_s += measured.wall_s
