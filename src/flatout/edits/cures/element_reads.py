@@ -4,15 +4,18 @@ Each element of `for t in labels.view(-1)` is a tensor of its own, of 2 to 5 us,
 They are read where a number and a tensor of one element mean the same alone: as an index of a tensor, compared with
 whole numbers and with each other, and by `int`, `float` and `bool`. An element is a view: loops that may write to the
 tensor are left. Whether it has one dimension, and a type whose numbers Python has, is asked where the list is made.
-What a script computes from them (a metric, a mask) is in no comparison of a trial: what is not sure is left.
+What a script computes from them (a metric, a mask) is in no comparison of a trial: what is not sure is left. One
+difference remains: whole numbers beyond 2**24 in one tensor, compared with elements of float32 in another, are compared
+as they are, where torch rounds them first.
 """
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flatout.edits.cures.item_reads import is_of_torch, is_plain_tensor, items_in_loops, stays, write_lists
-from flatout.edits.reading.source_file import Function, SourceFile
+from flatout.edits.cures.item_reads import LoopsOf, is_of_torch, is_plain_tensor, items_in_loops, stays, write_lists
+from flatout.edits.reading.quiet_code import is_builtin
+from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.text_changes import TextChanges, fresh_name
 
 __all__ = ["as_numbers"]
@@ -37,42 +40,49 @@ class _Elements:
 class _Numbers:
     """What is to be read as numbers: names that loops give elements to, and items."""
 
-    scope: ast.AST
+    loops: LoopsOf
     names: set[str]
     items: set[ast.Subscript]
 
-    def is_place(self, source: SourceFile, node: ast.Subscript) -> bool:
+    def is_place(self, node: ast.Subscript) -> bool:
         """Return whether an item is one of a tensor: keys of a dictionary that are tensors are other keys."""
-        return node in self.items or is_of_torch(source, self.scope, node.value)
+        return node in self.items or is_of_torch(self.loops, node.value)
+
+    def is_number(self, node: ast.expr) -> bool:
+        """Return whether what an element is compared with is a whole number, or another element."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            node = node.operand
+        if isinstance(node, ast.Constant):
+            return type(node.value) is int and abs(node.value) <= _EXACT
+        return node in self.items or (isinstance(node, ast.Name) and node.id in self.names)
 
 
-def as_numbers(source: SourceFile, scope: ast.AST, changes: TextChanges, *, certain: bool = False) -> bool:
+def as_numbers(loops: LoopsOf, changes: TextChanges, *, certain: bool = False) -> bool:
     """Let the loops of a function read plain numbers; return whether anything was changed.
 
     `certain`: items that are read by their numbers are worth a trial, though nothing shows that they are of tensors.
     """
+    source, scope = loops.source, loops.scope
     torch = next((name for name, dotted in source.names.imports.items() if dotted == "torch"), "")
-    if not isinstance(scope, Function) or not torch or any(isinstance(node, ast.Try) for node in ast.walk(scope)):
+    if not torch:
         return False
-    inner = [node for node in ast.walk(scope) if source.scope(node) is scope]
-    found = [each for loop in inner if isinstance(loop, _Loop) for each in _elements(loop)]
-    found = [
-        each for each in found if stays(source, scope, _statement(source, each.loop), ast.unparse(_root(each.whole)))
-    ]
-    items = items_in_loops(source, scope)
+    own = [node for node in ast.walk(scope) if isinstance(node, _Loop) and source.scope(node) is scope]
+    found = [each for loop in own for each in _of(loop.target, loop.iter, loop)]
+    found = [each for each in found if stays(loops, _statement(source, each.loop), ast.unparse(_root(each.whole)))]
+    items = items_in_loops(loops)
     while True:  # what is compared with an element that stays one stays, too
-        numbers = _Numbers(scope, {each.name for each in found}, {node for nodes in items.values() for node in nodes})
-        kept = [each for each in found if _is_number(source, scope, each, numbers)]
-        left = {key: [node for node in nodes if _means_the_same(source, node, numbers)] for key, nodes in items.items()}
+        numbers = _Numbers(loops, {each.name for each in found}, {node for nodes in items.values() for node in nodes})
+        kept = [each for each in found if _is_number(each, numbers)]
+        left = {key: [node for node in nodes if _means_the_same(node, numbers)] for key, nodes in items.items()}
         if len(kept) == len(found) and left == items:
             break
         found, items = kept, {key: nodes for key, nodes in left.items() if nodes}
-    shown = any(_is_flat(each.whole) or is_of_torch(source, scope, each.whole) for each in found)
-    by_number = bool(items) and (certain or any(is_of_torch(source, scope, each[0].value) for each in items.values()))
+    shown = any(_is_flat(each.whole) or is_of_torch(loops, each.whole) for each in found)
+    by_number = bool(items) and (certain or any(is_of_torch(loops, each[0].value) for each in items.values()))
     if not (shown or by_number):
         return False
     for each in found:
-        whole, held = changes.text(each.whole), changes.text(each.whole)
+        whole = held = changes.text(each.whole)
         if _is_flat(each.whole):
             held = fresh_name(source, f"elements_of_{ast.unparse(_root(each.whole)).rpartition('.')[2]}")
             whole = f"({held} := {whole})"
@@ -81,12 +91,8 @@ def as_numbers(source: SourceFile, scope: ast.AST, changes: TextChanges, *, cert
     return True
 
 
-def _elements(loop: _Loop) -> Iterator[_Elements]:
-    """Yield the names that a loop gives elements to: directly, by `zip` and by `enumerate`."""
-    yield from _of(loop.target, loop.iter, loop)
-
-
 def _of(target: ast.expr, whole: ast.expr, loop: _Loop) -> Iterator[_Elements]:
+    """Yield the names that a loop gives elements to: directly, by `zip` and by `enumerate`."""
     called = whole.func.id if isinstance(whole, ast.Call) and isinstance(whole.func, ast.Name) else ""
     if isinstance(target, ast.Name):
         flat = _is_flat(whole) and isinstance(loop, ast.For)  # `:=` has no place in a comprehension
@@ -118,40 +124,32 @@ def _statement(source: SourceFile, loop: _Loop) -> ast.stmt:
     return loop if isinstance(loop, ast.For) else source.statement(loop)
 
 
-def _is_number(source: SourceFile, scope: ast.AST, each: _Elements, numbers: _Numbers) -> bool:
+def _is_number(each: _Elements, numbers: _Numbers) -> bool:
     """Return whether all that is done with the name is alike for a number."""
-    uses = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == each.name]
-    stored = [node for node in uses if not isinstance(node.ctx, ast.Load)]
+    nodes = [*ast.walk(numbers.loops.scope)]
+    uses = [node for node in nodes if isinstance(node, ast.Name) and node.id == each.name]
     read = [node for node in uses if isinstance(node.ctx, ast.Load)]
-    inside = {*ast.walk(each.loop if isinstance(each.loop, ast.For) else source.parents[each.loop])}
-    if len(stored) != 1 or not read or not all(node in inside for node in read):
+    loop = each.loop if isinstance(each.loop, ast.For) else numbers.loops.source.parents[each.loop]
+    if len(uses) != len(read) + 1 or not read or not {*read} <= {*ast.walk(loop)}:
         return False
-    mentions = any(isinstance(node, ast.Global | ast.Nonlocal) and each.name in node.names for node in ast.walk(scope))
-    return not mentions and all(_means_the_same(source, node, numbers) for node in read)
+    mentioned = any(isinstance(node, ast.Global | ast.Nonlocal) and each.name in node.names for node in nodes)
+    return not mentioned and all(_means_the_same(node, numbers) for node in read)
 
 
-def _means_the_same(source: SourceFile, node: ast.Name | ast.Subscript, numbers: _Numbers) -> bool:
+def _means_the_same(node: ast.Name | ast.Subscript, numbers: _Numbers) -> bool:
     """Return whether a use of an element gives the same for a number."""
+    source = numbers.loops.source
     above = source.parents[node]
-    if isinstance(above, ast.Call) and isinstance(above.func, ast.Name):
-        return above.func.id in _CONVERTS and above.args == [node] and not above.keywords
+    if isinstance(above, ast.Call):
+        return is_builtin(source, above.func, _CONVERTS) and above.args == [node] and not above.keywords
     if isinstance(above, ast.Tuple):
         around = source.parents[above]
-        return isinstance(around, ast.Subscript) and around.slice is above and numbers.is_place(source, around)
+        return isinstance(around, ast.Subscript) and around.slice is above and numbers.is_place(around)
     if isinstance(above, ast.Subscript):
-        return above.slice is node and numbers.is_place(source, above)
+        return above.slice is node and numbers.is_place(above)
     if isinstance(above, ast.Compare):
-        return _is_asked(source, above) and all(_is_whole(one, numbers) for one in (above.left, *above.comparators))
+        return _is_asked(source, above) and all(map(numbers.is_number, (above.left, *above.comparators)))
     return False
-
-
-def _is_whole(node: ast.expr, numbers: _Numbers) -> bool:
-    """Return whether what an element is compared with is a whole number, or another element."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node = node.operand
-    if isinstance(node, ast.Constant):
-        return type(node.value) is int and abs(node.value) <= _EXACT
-    return node in numbers.items or (isinstance(node, ast.Name) and node.id in numbers.names)
 
 
 def _is_asked(source: SourceFile, node: ast.expr) -> bool:
@@ -163,4 +161,4 @@ def _is_asked(source: SourceFile, node: ast.expr) -> bool:
         return above.test is node
     if isinstance(above, ast.comprehension):
         return node in above.ifs
-    return isinstance(above, ast.Call) and isinstance(above.func, ast.Name) and above.func.id in _CONVERTS
+    return isinstance(above, ast.Call) and is_builtin(source, above.func, _CONVERTS)

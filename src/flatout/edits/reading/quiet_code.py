@@ -12,10 +12,11 @@ from flatout.edits.reading.dataflow import Flow, pairs
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["COMPUTING", "SAME_VALUES", "appends_to_own", "is_builtin", "is_computing", "loud"]
+__all__ = ["COMPUTING", "SAME_VALUES", "appends_to_own", "is_builtin", "is_computing", "is_of_users", "loud"]
 
 COMPUTING = frozenset({  # functions and methods of torch's that make something new
-    "abs", "add", "all", "allclose", "any", "clamp", "clone", "cos", "div", "divide", "dot", "empty_like", "eq",
+    "abs", "add", "all", "allclose", "any", "argmax", "argmin", "argsort",
+    "clamp", "clone", "cos", "div", "divide", "dot", "empty_like", "eq",
     "equal", "exp", "full_like", "is_complex", "is_floating_point", "is_tensor", "isfinite", "isnan", "item",
     "lerp", "log", "max", "maximum", "mean", "median", "min", "minimum", "mul", "multiply", "ne", "norm",
     "numel", "ones_like", "pow", "rand_like", "randn_like", "rsqrt", "sign", "sin", "sqrt", "square", "stack",
@@ -24,7 +25,7 @@ COMPUTING = frozenset({  # functions and methods of torch's that make something 
 })  # fmt: skip
 SAME_VALUES = frozenset({  # methods that may give back what they are called on
     "detach", "float", "double", "half", "bfloat16", "to", "type", "type_as", "cpu", "cuda", "view", "view_as",
-    "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "long", "int",
+    "ravel", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "long", "int",
 })  # fmt: skip
 _METHODS = COMPUTING | SAME_VALUES | {
     "keys", "items", "values", "get", "state_dict", "startswith", "endswith", "format", "join", "split",
@@ -79,13 +80,13 @@ def loud(project: Project, source: SourceFile, nodes: Iterable[ast.AST], knows: 
 def _said(project: Project, source: SourceFile, node: ast.AST, knows: _Knows, depth: int) -> Iterator[str]:
     if _is_write(source, node):
         yield ast.unparse(node)
-    elif isinstance(node, ast.Call) and not is_computing(source, node) and not _is_of_users(project, node.func):
+    elif isinstance(node, ast.Call) and not is_computing(source, node) and not is_of_users(project, node.func):
         yield f"{ast.unparse(node.func)}()"
     elif isinstance(node, ast.withitem) and not isinstance(node.context_expr, ast.Call):
         yield f"with {ast.unparse(node)}"
     elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) and _runs_code(project, source, node.iter, knows):
         yield f"for ... in {ast.unparse(node.iter)}"
-    if isinstance(node, ast.Name | ast.Attribute) and _is_of_users(project, node):  # called, handed on, or a property
+    if isinstance(node, ast.Name | ast.Attribute) and is_of_users(project, node):  # called, handed on, or a property
         yield from _said_by(project, node, depth)
 
 
@@ -100,7 +101,8 @@ def _is_write(source: SourceFile, node: ast.AST) -> bool:
     return isinstance(node, ast.Yield | ast.YieldFrom | ast.Await)
 
 
-def _is_of_users(project: Project, node: ast.expr) -> bool:
+def is_of_users(project: Project, node: ast.expr) -> bool:
+    """Return whether a name may be that of a function or method of the user's."""
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
     return name in project.functions
 

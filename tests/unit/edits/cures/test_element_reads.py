@@ -231,5 +231,34 @@ def test_an_element_that_is_read_behind_the_loop_stays_a_tensor(tmp_path):
 def test_loops_over_lists_alone_are_no_reason_to_change_a_line(tmp_path):
     after, _ = written(tmp_path, "def f(a):\n    for x in a:\n        if x == 3:  # <<\n            break\n")
     assert after == ""
-    assert element_reads.__all__ == ["as_numbers"]
-    assert not item_reads._is_number(ast.parse("x = y"), "x")
+    assert not element_reads._is_flat(ast.parse("a.view(2, -1)", mode="eval").body)
+    assert item_reads.is_plain_tensor("torch", "a", "a").startswith("isinstance(a, torch.Tensor) and a.dim() == 1")
+
+
+MY_METHOD = """
+class Seen:
+    def add(self, table):
+        table[0] = 3
+
+
+def f(a, seen):
+    found = []
+    for i in range(len(a)):
+        seen.add(a)
+        if a[i] == 3:  # <<
+            found.append(i)
+    return found
+"""
+
+
+def test_a_method_of_the_user_s_may_do_anything_whatever_its_name(tmp_path):
+    after, _ = written(tmp_path, MY_METHOD)
+    assert after == ""
+    after, _ = written(tmp_path, MY_METHOD.replace("seen.add(a)", "seen.append(i)"))
+    assert "numbers_of_a[i] == 3" in after
+
+
+def test_a_function_of_the_user_s_with_the_name_of_python_s_own_is_another_one(tmp_path):
+    text = "def int(x):\n    return x\n\n\ndef f(a, b):\n    return [int(x) for x in torch.argsort(a)]  # <<\n"
+    after, _ = written(tmp_path, text)
+    assert after == ""

@@ -114,6 +114,8 @@ def test_numbers_are_converted_as_torch_does(tmp_path_factory, tests):
         ("x = torch.zeros(9)", "x[i] = cell"),  # "7" is an error of torch's, and a number of NumPy's
         ("x = torch.zeros(9)", "x[i] = net(i).squeeze()"),
         ("x = torch.zeros(9)", "x[i] = 255"),
+        ("x = torch.zeros(9, dtype=torch.long)", "x[i] = float(cell)"),  # of what is no number
+        ("x = torch.full((9,), 7)", "x[i] = float(cell)"),
         ("x = torch.zeros(9, 9)", "x[i, :, [1, 2]] = 1.0"),
         ("x = torch.zeros(9)\n    x = x.cuda()", "x[i] = 1.0"),
         ("x = torch.zeros(9)", "x[i] = 1.0; x.share_memory_()"),
