@@ -127,12 +127,12 @@ def test_a_relative_name_is_another_file_in_another_folder():
     saved()
     os.mkdir("other")
     saved("other/a.npy", seed=5)
-    for _ in range(4):
-        reads("a.npy")
+    found = [reads("a.npy") for _ in range(4)]
     os.chdir("other")
-    for _ in range(4):
-        reads("a.npy")
+    found += [reads("a.npy") for _ in range(4)]
     os.chdir("..")
+    assert not np.array_equal(found[3], found[4])
+    assert (reads.read, reads.acted) == (2, 6)
 
 
 def test_arguments_are_part_of_what_is_asked_for():
