@@ -97,7 +97,8 @@ class KeptReads:
         known = self._read.get(key)
         if known is None or known.signature != file.before:
             result = read()
-            if not isinstance(result, Mapping) and self._files.may_keep(file.opened, file.path, file.before):
+            archive = isinstance(result, Mapping) and not isinstance(result, dict)  # of NumPy's: see `members`
+            if not archive and self._files.may_keep(file.opened, file.path, file.before):
                 self._keep(key, file.before, kinds, file.path, result)
             return result
         if self._files.is_mapped(file.before):

@@ -301,3 +301,14 @@ def test_an_archive_in_memory_is_not_kept():
     with np.load(file) as archive:
         reads(archive, "x"), reads(archive, "x")
     assert (reads.read, reads.acted) == (2, 0)
+
+
+def test_a_dictionary_is_kept_and_an_archive_is_opened_each_time():
+    import torch
+
+    torch.save({"weight": torch.ones(3)}, "a.pt")
+    for function, name, acted in ((torch.load, "a.pt", 2), (np.load, archived(), 0)):
+        reads = Reads(function)
+        found = [reads._call(name) for _ in range(3)]
+        assert (reads.acted, reads.left) == (acted, [])
+        assert found[0] is not found[2]
