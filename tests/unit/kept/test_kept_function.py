@@ -72,7 +72,6 @@ def alike(one, other):
 @pytest.fixture(autouse=True)
 def as_they_were(monkeypatch):
     monkeypatch.setattr(tables, "SCALE", 2.0)
-    monkeypatch.setattr(kept_function, "_WORTH", 1e9)  # on a busy machine looking takes another time each time
     monkeypatch.setattr(tables, "LEVELS", [1, 2, 3])
 
 

@@ -22,9 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def one_thread(monkeypatch):
-    """Nothing depends on what a call takes: on a busy machine that is another time each time."""
-    monkeypatch.setattr(kept_module, "_WORTH", 1e9)
+def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
