@@ -23,8 +23,11 @@ from tests.e2e.support import picture, training
 PROOF = Proof(date="2026-11-29", flatout="0.1.0", python="", torch="", device="")
 SCRIPT = training(step_s=0.01)
 FASTER = SCRIPT.replace("time.sleep(0.01)", "time.sleep(0.003)")
-WRONG = FASTER.replace("lr=0.01", "lr=0.011")
-BROKEN = FASTER.replace("    done += 1\n", "    done += 1 if done < 20 else undefined\n")
+TOLD = training(step_s=0.01, each_step="if done % 4 == 0: print(f'error {loss.item():.4f}, {time.time() % 60:.3f} s')")
+TOLD_FASTER = TOLD.replace("time.sleep(0.01)", "time.sleep(0.003)")
+WRONG = TOLD_FASTER.replace("lr=0.01", "lr=0.011")
+METRIC = TOLD_FASTER.replace("loss.item()", "loss.item() / 8")
+BROKEN = TOLD_FASTER.replace("    done += 1\n", "    done += 1 if done < 20 else undefined\n")
 
 
 @pytest.fixture
@@ -87,15 +90,17 @@ def test_a_faster_and_equal_edit_is_kept_run_and_written_and_the_files_stay_as_t
 
 @pytest.mark.alone
 def test_edits_that_change_results_or_break_the_script_are_refused_by_name(project):
-    project.write(SCRIPT)
+    project.write(TOLD)
     before = picture(project.folder)
-    words = [word for name, text in (("wrong.diff", WRONG), ("broken.diff", BROKEN))
-             for word in ("--only", diff(project, name, text))]  # fmt: skip
+    words = [word for name, text in (("wrong.diff", WRONG), ("metric.diff", METRIC), ("broken.diff", BROKEN))
+             for word in ("--only", diff(project, name, text, TOLD))]  # fmt: skip
     ended, report = report_of(project, *words)
     assert ended.code == 0, ended.err
     found = verdicts(report)
     assert found["wrong.diff"]["verdict"] == "RESULTS_DIFFER"
     assert found["wrong.diff"]["reason"] == "the learning rate of step 0 is 0.011, not 0.01"
+    assert found["metric.diff"]["verdict"] == "RESULTS_DIFFER"
+    assert re.match(r"before step \d+ ends, `error .* is printed, not `error", found["metric.diff"]["reason"])
     assert found["broken.diff"]["verdict"] in ("CRASHED", "UNDECIDED")  # it runs well for a while
     assert "undefined" in found["broken.diff"]["reason"]
     assert report["recipe"] is None

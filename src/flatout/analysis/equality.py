@@ -13,6 +13,7 @@ from itertools import takewhile
 
 from flatout.analysis.equality_gates import GateLimits, bit_equality, replay_gates, trajectory_gate
 from flatout.analysis.invariants import common, finite_check, invariants
+from flatout.analysis.printed_lines import printed_check
 from flatout.analysis.traces import Trace
 from flatout.schema.trial import Check, Equality, Equivalence
 
@@ -80,11 +81,13 @@ def judge(
     nudged: Trace | None,
     reference: Trace | None,
     candidate: Trace,
+    bare: Trace | None = None,
 ) -> Equality:
     """Return whether `candidate` is as equal to `baseline` as the class `claimed` promises.
 
     `nudged` is needed for ROUNDING and PRECISION, and for BITWISE where `again` differs from the baseline: there it is
-    the untouched script once more, replayed. `reference` tightens and explains limits where there is one.
+    the untouched script once more, replayed. `reference` tightens and explains limits where there is one. `bare` is the
+    untouched script a third time, for what it prints.
     """
     same = deterministic(baseline, again)
     blank = Equality(
@@ -100,6 +103,10 @@ def judge(
         return replace(blank, reason=reason)
     checks = tuple(_checks(claimed, baseline, nudged, reference, candidate, same=same))
     failed = [check for check in checks if not check.passed]
+    if claimed is Equivalence.BITWISE and same and not failed:
+        untouched = [each.intervals for each in (baseline, again, bare) if each is not None and each.intervals]
+        checks = (*checks, printed_check(untouched, candidate.intervals))
+        failed = [check for check in checks[-1:] if not check.passed]
     first = min(failed, key=lambda check: math.inf if check.step is None else check.step, default=None)
     return replace(blank, equal=first is None, checks=checks, reason=first.detail if first else "")
 

@@ -53,6 +53,7 @@ class Interval:
     starts: tuple[tuple[Any, ...], ...] = ()  # loader, pass, print of the random state, length
     ends: tuple[tuple[Any, ...], ...] = ()  # loader, pass, batches, print of the random state
     changed: tuple[tuple[Any, ...], ...] = ()  # batches that changed after the script had received them
+    printed: tuple[str, ...] = ()  # lines
 
     @property
     def loss(self) -> float:
@@ -162,6 +163,7 @@ class _Reading:
                 missing=tuple(record.get("missing", ())),
                 groups=self._latest.get(("groups", optimizer), ()),
                 names=self._latest.get(("names", optimizer), ()),
+                printed=tuple(map(str, record.get("printed", ()))),
                 **{name: tuple(map(tuple, record.get(name, ()))) for name in several},
             )
         )

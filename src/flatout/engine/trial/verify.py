@@ -107,8 +107,9 @@ class Verifier:
         if not found:
             return Equality(claimed=claimed, equal=None, reason=f"the script made no step: {self._ended()}")
         self.fixes = next(iter(found.values())).fixes
+        bare = self._traces.get("bare", {})
         verdicts = [
-            judge(claimed, trace, again[rank], nudged.get(rank), references.get(rank), found[rank])
+            judge(claimed, trace, again[rank], nudged.get(rank), references.get(rank), found[rank], bare.get(rank))
             for rank, trace in baseline.items()
             if rank in again and rank in found
         ]

@@ -26,6 +26,7 @@ from flatout.probe.verify import dropout
 from flatout.probe.verify.after_steps import describe_checkpoint, dry_epoch
 from flatout.probe.verify.capture import Capture, Tensors
 from flatout.probe.verify.fingerprint import tensor_prints
+from flatout.probe.verify.printed_text import PrintedText
 from flatout.probe.verify.reference import Reference
 from flatout.probe.verify.replay import CapturedSteps, Replay, nudge
 from flatout.probe.verify.traces import TraceWatch
@@ -196,6 +197,8 @@ class Verification:
             thread = self._recorder.probes.event_log.thread
             short = ShortPasses(thread, self._order.pass_batches, first_whole=self._order.first_whole)
             short.install(self._recorder.probes.seams)
+        printed = PrintedText(self._recorder.probes.event_log.thread, lambda line: self._trace.note("printed", line))
+        printed.install(self._recorder.probes.seams)
         if not modules.blind:
             self._trace.install(self._recorder.probes.seams)
         self._recorder.probes.training.looks_early = False  # an edit may make fewer backward passes in the first step

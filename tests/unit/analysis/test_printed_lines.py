@@ -1,0 +1,113 @@
+"""What a script prints tells a changed metric, and no clock: lines of three untouched executions and a candidate."""
+
+import pytest
+
+from flatout.analysis.equality import judge
+from flatout.analysis.printed_lines import printed_check
+from flatout.analysis.traces import Interval, Trace
+from flatout.schema.trial import Equivalence
+
+
+def steps(*printed):
+    """Return a step for each list of lines, and one more."""
+    return tuple(Interval(step=step, printed=tuple(lines)) for step, lines in enumerate([*printed, ()]))
+
+
+def checked(candidate, *untouched):
+    """Compare lines of three steps; one untouched execution stands for all where no more are given."""
+    executions = untouched if len(untouched) > 1 else untouched * 3
+    return printed_check([steps(*lines) for lines in executions], steps(*candidate))
+
+
+EPOCHS = [["epoch 0 loss 0.6931 acc 0.50"], ["epoch 1 loss 0.5120 acc 0.75"], ["epoch 2 loss 4.1e-02 acc 1.00"]]
+
+
+def test_the_same_numbers_pass():
+    check = checked(EPOCHS, EPOCHS)
+    assert check.passed
+    assert check.detail == "3 lines"
+
+
+def test_another_number_is_named_with_its_line_and_step():
+    other = [EPOCHS[0], ["epoch 1 loss 0.5120 acc 0.74"], EPOCHS[2]]
+    check = checked(other, EPOCHS)
+    assert not check.passed
+    assert check.step == 1
+    assert "`epoch 1 loss 0.5120 acc 0.74` is printed, not `epoch 1 loss 0.5120 acc 0.75`" in check.detail
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["acc nan", "acc=-0.5", "  mIoU: .25,", "scores [0.5, 0.25]", "{'f1': 1e-05}", "perplexity 1_000.5"],
+)
+def test_numbers_are_found_as_people_print_them(line):
+    other = line.replace("nan", "inf").replace("5", "6")
+    assert checked([[line]], [[line]]).passed
+    assert not checked([[other]], [[line]]).passed
+
+
+def test_lines_may_be_left_out_or_come_later():
+    assert checked([[], EPOCHS[1], EPOCHS[2]], EPOCHS).passed
+    assert checked([[], [*EPOCHS[0], *EPOCHS[1]], EPOCHS[2]], EPOCHS).passed
+    assert not checked([EPOCHS[1], EPOCHS[0], []], EPOCHS).passed  # in another order
+
+
+def test_numbers_that_the_untouched_script_prints_otherwise_each_time_say_nothing():
+    def one(number):
+        return [[f"loss 0.5 after {number}"]]
+
+    assert checked(one(9), one(1), one(1), one(2)).passed
+    assert not checked(one(9), one(1), one(1), one(1)).passed
+    assert not checked([["loss 0.6 after 9"]], one(1), one(1), one(2)).passed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "epoch time: #",
+        "took # seconds",
+        "# s",
+        "#ms/step",
+        "speed # img/s",
+        "ETA #",
+        "2026-11-30 08:41:0#,123 INFO start",
+        "0:00:1#",
+        "peak # MiB",
+        "tensor at 0x7f3a#",
+        "num_workers=#",
+        "finished in #",
+    ],
+)
+def test_time_and_memory_say_nothing(text):
+    assert checked([[text.replace("#", "4")]], [[text.replace("#", "7")]]).passed
+
+
+def test_a_number_after_a_time_is_compared():
+    line = "time 3.2 loss {}"
+    assert not checked([[line.format(0.5)]], [[line.format(0.25)]]).passed
+
+
+def test_executions_that_print_another_number_of_lines_say_nothing():
+    assert checked([["x 9"]], [["x 1", "x 2", "x 3"]], [["x 1"]]).passed
+
+
+def test_what_was_printed_in_the_last_step_may_have_come_later():
+    untouched = [Interval(step=0), Interval(step=1)]
+    candidate = [Interval(step=0), Interval(step=1, printed=("acc 0.5",))]
+    assert printed_check([untouched] * 3, candidate).passed
+
+
+def test_a_changed_metric_is_another_result_of_a_training_with_the_same_bits():
+    def trace(role, lines):
+        intervals = tuple(
+            Interval(step=step, losses=((1.0).hex(),), prints="0" * 16, names=("w",), update=1.0, printed=printed)
+            for step, printed in enumerate([(lines,), (), (), ()])
+        )
+        return Trace(role=role, intervals=intervals, complete=True, reason="steps")
+
+    baseline, again, bare = (trace(role, "acc 0.5") for role in ("baseline", "again", "bare"))
+    same = judge(Equivalence.BITWISE, baseline, again, None, None, trace("candidate", "acc 0.5"), bare)
+    other = judge(Equivalence.BITWISE, baseline, again, None, None, trace("candidate", "acc 0.7"), bare)
+    assert same.equal is True
+    assert other.equal is False
+    assert "acc 0.7" in other.reason
