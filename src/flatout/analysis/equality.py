@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from flatout.analysis.equality_gates import GateLimits, bit_equality, replay_gates, trajectory_gate
 from flatout.analysis.invariants import common, finite_check, invariants
-from flatout.analysis.printed_lines import printed_check
+from flatout.analysis.printed_lines import printed_check, saved_check
 from flatout.analysis.traces import Trace
 from flatout.schema.trial import Check, Equality, Equivalence
 
@@ -105,8 +105,9 @@ def judge(
     failed = [check for check in checks if not check.passed]
     if claimed is Equivalence.BITWISE and same and not failed:
         untouched = [each.intervals for each in (baseline, again, bare) if each is not None and each.intervals]
-        checks = (*checks, printed_check(untouched, candidate.intervals))
-        failed = [check for check in checks[-1:] if not check.passed]
+        told = [check(untouched, candidate.intervals) for check in (printed_check, saved_check)]
+        failed = [check for check in told if not check.passed]
+        checks = (*checks, *told)
     first = min(failed, key=lambda check: math.inf if check.step is None else check.step, default=None)
     return replace(blank, equal=first is None, checks=checks, reason=first.detail if first else "")
 

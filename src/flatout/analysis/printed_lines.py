@@ -1,4 +1,4 @@
-"""Whether a script printed the same numbers: losses, accuracies, scores that no tensor of the training shows.
+"""Whether a script printed the same numbers, and saved the same states: what no tensor of the training shows.
 
 A line is its text, with numbers taken out, and those numbers. Lines of one text follow each other as the untouched
 script printed them; another execution may leave some out, but prints no numbers that the untouched script did not
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from flatout.analysis.samples import Difference, Steps, first_difference
 from flatout.schema.trial import Check
 
-__all__ = ["printed_check"]
+__all__ = ["printed_check", "saved_check"]
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?|0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?<!\w)[-+]?(?:nan|inf)(?!\w)")
@@ -51,6 +51,21 @@ def printed_check(untouched: Sequence[Steps], candidate: Steps) -> Check:
 
     check = first_difference("printed numbers", differences())
     return check if not check.passed else first_difference("printed numbers", (), f"{seen} lines")
+
+
+def saved_check(untouched: Sequence[Steps], candidate: Steps) -> Check:
+    """Return whether `candidate` saved the states that the untouched script saves whenever it runs, in that order.
+
+    Some may be left out, and those of the last step are.
+    """
+    num = min(map(len, (*untouched, candidate)))
+    wanted, *others = [[state for step in steps[:num] for state in step.saved] for steps in untouched]
+    found = [(step.step, state) for step in candidate[: max(num - 1, 0)] for state in step.saved]
+    known = iter(wanted)
+    same = all(other[: len(wanted)] == wanted[: len(other)] for other in others)
+    lost = next((at for at, (_, state) in enumerate(found) if state not in known), None) if same else None
+    different = [] if lost is None else [(found[lost][0], f"save {lost + 1} writes another state than it did")]
+    return first_difference("saved states", different, f"{len(found)} saves" if same else "")
 
 
 def _lines(steps: Steps) -> dict[str, list[_Line]]:

@@ -54,6 +54,7 @@ class Interval:
     ends: tuple[tuple[Any, ...], ...] = ()  # loader, pass, batches, print of the random state
     changed: tuple[tuple[Any, ...], ...] = ()  # batches that changed after the script had received them
     printed: tuple[str, ...] = ()  # lines
+    saved: tuple[str, ...] = ()  # a print of each state that was saved
 
     @property
     def loss(self) -> float:
@@ -163,7 +164,7 @@ class _Reading:
                 missing=tuple(record.get("missing", ())),
                 groups=self._latest.get(("groups", optimizer), ()),
                 names=self._latest.get(("names", optimizer), ()),
-                printed=tuple(map(str, record.get("printed", ()))),
+                **{name: tuple(map(str, record.get(name, ()))) for name in ("printed", "saved")},
                 **{name: tuple(map(tuple, record.get(name, ()))) for name in several},
             )
         )

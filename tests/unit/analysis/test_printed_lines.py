@@ -3,7 +3,7 @@
 import pytest
 
 from flatout.analysis.equality import judge
-from flatout.analysis.printed_lines import printed_check
+from flatout.analysis.printed_lines import printed_check, saved_check
 from flatout.analysis.traces import Interval, Trace
 from flatout.schema.trial import Equivalence
 
@@ -95,6 +95,25 @@ def test_what_was_printed_in_the_last_step_may_have_come_later():
     untouched = [Interval(step=0), Interval(step=1)]
     candidate = [Interval(step=0), Interval(step=1, printed=("acc 0.5",))]
     assert printed_check([untouched] * 3, candidate).passed
+
+
+def saving(*states):
+    return (*(Interval(step=step, saved=saved) for step, saved in enumerate(states)), Interval(step=len(states)))
+
+
+def test_saved_states_are_those_of_the_untouched_script():
+    usual = saving(("a",), (), ("b",), ("c",))
+    assert saved_check([usual] * 3, usual).detail == "3 saves"
+    assert saved_check([usual] * 3, saving((), (), ("b",), ("c",))).passed  # one was left out
+    other = saved_check([usual] * 3, saving(("a",), (), ("x",), ("c",)))
+    assert not other.passed
+    assert (other.step, other.detail) == (2, "save 2 writes another state than it did")
+    assert not saved_check([usual] * 3, saving(("b",), ("a",), (), ())).passed
+
+
+def test_states_that_are_others_each_time_say_nothing():
+    usual, again = saving(("a",), ("b",)), saving(("a",), ("z",))
+    assert saved_check([usual, again, usual], saving(("q",), ("b",))).passed
 
 
 def test_a_changed_metric_is_another_result_of_a_training_with_the_same_bits():

@@ -29,6 +29,7 @@ from flatout.probe.verify.fingerprint import tensor_prints
 from flatout.probe.verify.printed_text import PrintedText
 from flatout.probe.verify.reference import Reference
 from flatout.probe.verify.replay import CapturedSteps, Replay, nudge
+from flatout.probe.verify.saved_states import SavedStates
 from flatout.probe.verify.traces import TraceWatch
 from flatout.schema.order import VerifyOrder
 from flatout.schema.ranks import is_rank
@@ -197,8 +198,7 @@ class Verification:
             thread = self._recorder.probes.event_log.thread
             short = ShortPasses(thread, self._order.pass_batches, first_whole=self._order.first_whole)
             short.install(self._recorder.probes.seams)
-        printed = PrintedText(self._recorder.probes.event_log.thread, lambda line: self._trace.note("printed", line))
-        printed.install(self._recorder.probes.seams)
+        self._follow_what_is_told()
         if not modules.blind:
             self._trace.install(self._recorder.probes.seams)
         self._recorder.probes.training.looks_early = False  # an edit may make fewer backward passes in the first step
@@ -209,6 +209,11 @@ class Verification:
             self._trace.on_batch = self._reference_batch
             modules.around_always.append(self._replay.around)
         self._steps.follow(self._in_thread)
+
+    def _follow_what_is_told(self) -> None:
+        thread, seams = self._recorder.probes.event_log.thread, self._recorder.probes.seams
+        PrintedText(thread, lambda line: self._trace.note("printed", line)).install(seams)
+        SavedStates(thread, lambda state: self._trace.note("saved", state), self._guarded).install(seams)
 
     def _seed(self) -> None:
         """Start all random numbers from the order's seed: a script that seeds itself does so after this."""
