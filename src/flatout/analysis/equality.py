@@ -7,7 +7,7 @@ give the same bits twice, its own spread takes the place of bit equality. What c
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -103,13 +103,22 @@ def judge(
         return replace(blank, reason=reason)
     checks = tuple(_checks(claimed, baseline, nudged, reference, candidate, same=same))
     failed = [check for check in checks if not check.passed]
-    if claimed is Equivalence.BITWISE and same and not failed:
-        untouched = [each.intervals for each in (baseline, again, bare) if each is not None and each.intervals]
-        told = [check(untouched, candidate.intervals) for check in (printed_check, saved_check)]
+    if same and not failed:
+        several = (baseline, again, bare, nudged)
+        told = tuple(_told(claimed, [each for each in several if each is not None and each.intervals], candidate))
         failed = [check for check in told if not check.passed]
         checks = (*checks, *told)
     first = min(failed, key=lambda check: math.inf if check.step is None else check.step, default=None)
     return replace(blank, equal=first is None, checks=checks, reason=first.detail if first else "")
+
+
+def _told(claimed: Equivalence, untouched: Sequence[Trace], candidate: Trace) -> Iterator[Check]:
+    """Yield the checks of what a script prints and saves, as far as a class says anything of that."""
+    steps = [each.intervals for each in untouched]
+    if claimed in (Equivalence.BITWISE, Equivalence.ROUNDING):
+        yield printed_check(steps, candidate.intervals, rounded=claimed is Equivalence.ROUNDING)
+    if claimed is Equivalence.BITWISE:
+        yield saved_check(steps, candidate.intervals)
 
 
 def fails_in_every_class(found: Equality) -> bool:

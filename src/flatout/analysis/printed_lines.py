@@ -6,6 +6,7 @@ print there. Numbers that differ between executions of the untouched script say 
 a word of time, speed or memory: they are other ones when the script is faster.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -27,14 +28,18 @@ _TIMED_AFTER = re.compile(
     re.IGNORECASE,
 )
 
+_GAP = "\0"  # stands in a line's text where a number was
+_ROUNDED, _ROUNDED_TO, _COUNTED = 0.05, 0.02, 2.0  # differences that other rounding may make: share, number, count
+
 _Line = tuple[int, str, tuple[str, ...]]
 """Step, text as it was printed, and its numbers."""
 
 
-def printed_check(untouched: Sequence[Steps], candidate: Steps) -> Check:
+def printed_check(untouched: Sequence[Steps], candidate: Steps, *, rounded: bool = False) -> Check:
     """Return whether `candidate` printed the numbers that all of `untouched`, the same script several times, printed.
 
     Steps that all of them made are compared, without the last one: what was printed there may have come later.
+    `rounded`: a number counts as the same within a twentieth, within 0.02, and within 2 where it is an integer.
     """
     num = min(map(len, (*untouched, candidate)))
     wanted = [_lines(steps[:num]) for steps in untouched]
@@ -47,7 +52,7 @@ def printed_check(untouched: Sequence[Steps], candidate: Steps) -> Check:
             columns = _columns(template, [of.get(template, []) for of in wanted])
             if columns:
                 seen += len(lines)
-                yield from _unknown(columns, wanted[0][template], lines)
+                yield from _unknown(columns, wanted[0][template], lines, rounded=rounded)
 
     check = first_difference("printed numbers", differences())
     return check if not check.passed else first_difference("printed numbers", (), f"{seen} lines")
@@ -76,7 +81,7 @@ def _lines(steps: Steps) -> dict[str, list[_Line]]:
             bare = _MOMENT.sub("@", text)
             numbers = tuple(_NUMBER.findall(bare))
             if numbers:
-                found.setdefault(_NUMBER.sub("#", bare), []).append((step.step, text, numbers))
+                found.setdefault(_NUMBER.sub(_GAP, bare), []).append((step.step, text, numbers))
     return found
 
 
@@ -85,7 +90,7 @@ def _columns(template: str, printed: Sequence[Sequence[_Line]]) -> list[int]:
     num = min(len(lines) for lines in printed)
     if num == 0 or any(len(lines) > num + 1 for lines in printed):
         return []
-    parts = template.split("#")
+    parts = template.split(_GAP)
     return [
         column
         for column in range(len(parts) - 1)
@@ -95,16 +100,28 @@ def _columns(template: str, printed: Sequence[Sequence[_Line]]) -> list[int]:
     ]
 
 
-def _unknown(columns: Sequence[int], wanted: Sequence[_Line], found: Sequence[_Line]) -> Iterator[Difference]:
+def _unknown(
+    columns: Sequence[int], wanted: Sequence[_Line], found: Sequence[_Line], *, rounded: bool
+) -> Iterator[Difference]:
     """Yield the first of `found` that is not printed where its turn is."""
     place = 0
     for row, (step, text, numbers) in enumerate(found):
-        mine = [numbers[column] for column in columns]
         start = place
-        while place < len(wanted) and [wanted[place][2][column] for column in columns] != mine:
+        while place < len(wanted) and not all(
+            numbers[column] == wanted[place][2][column]
+            or (rounded and _near(numbers[column], wanted[place][2][column]))
+            for column in columns
+        ):
             place += 1
         if place == len(wanted):
             usual = wanted[min(max(start, row), len(wanted) - 1)][1]
             yield step, f"before step {step} ends, `{text.strip()}` is printed, not `{usual.strip()}`"
             return
         place += 1
+
+
+def _near(one: str, other: str) -> bool:
+    """Return whether two numbers may be one, computed with another rounding."""
+    values = float(one), float(other)
+    least = _COUNTED if one.lstrip("+-").isdigit() and other.lstrip("+-").isdigit() else _ROUNDED_TO
+    return math.isclose(*values, rel_tol=_ROUNDED, abs_tol=least)

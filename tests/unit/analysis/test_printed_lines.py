@@ -46,6 +46,20 @@ def test_numbers_are_found_as_people_print_them(line):
     assert not checked([[other]], [[line]]).passed
 
 
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [("acc 0.51 of 24", True), ("acc 0.5 of 26", True), ("acc 0.6 of 24", False), ("acc 0.5 of 30", False)],
+)
+def test_other_rounding_moves_a_number_a_little(other, same):
+    lines = [steps(["acc 0.5 of 24"])] * 3
+    assert printed_check(lines, steps([other]), rounded=True).passed is same
+    assert not printed_check(lines, steps([other])).passed
+
+
+def test_a_line_may_hold_any_characters():
+    assert checked([["#3 of #9: 0.5 #"]], [["#3 of #9: 0.5 #"]]).detail == "1 lines"
+
+
 def test_lines_may_be_left_out_or_come_later():
     assert checked([[], EPOCHS[1], EPOCHS[2]], EPOCHS).passed
     assert checked([[], [*EPOCHS[0], *EPOCHS[1]], EPOCHS[2]], EPOCHS).passed
