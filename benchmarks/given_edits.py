@@ -1,9 +1,10 @@
-"""Edits that a person wrote, given to `flatout tune --only DIFF`: 28 right ones and 10 that are subtly wrong.
+"""Edits that a person wrote, given to `flatout tune --only DIFF`: 33 right ones and 10 that are subtly wrong.
 
-The right ones are repairs of planted scripts, every third of those that leave the training as it is. Each is tried
-alone; what the trial says of its results and its speed is held against what it is: an edit that leaves the training
-equal, and the gain of the repaired twin, whose epochs are timed in turns with the script's. The wrong ones are repairs
-of other scripts with one slip (`sabotage/wrong_repairs.py`): the trial has to name them.
+The right ones are repairs of planted scripts, every second of those that leave the training as it is, to the last bit,
+up to rounding or in fewer bits (`equal` in truth.toml, told by a reader of the patches). Each is tried alone; what the
+trial says of its results and its speed is held against what it is: an edit of that class or a stricter one, and the
+gain of the repaired twin, whose epochs are timed in turns with the script's. The wrong ones are repairs of other
+scripts with one slip (`sabotage/wrong_repairs.py`): the trial has to name them.
 
 Raw results are stored in `--out` as they are obtained; an interrupted run goes on where it stopped.
 
@@ -27,9 +28,10 @@ from record import record
 sys.path.insert(0, str(Path(__file__).resolve().parent / "sabotage"))
 from wrong_repairs import WRONG_REPAIRS, WrongRepair
 
-EVERY = 3  # of the scripts with a repair that leaves the training as it is
+EVERY = 2  # of the scripts with a repair that leaves the training as it is
 QUICK = 4  # every so many of those
 WITHIN = 0.10  # of the twin's gain
+CLASSES = ("BITWISE", "ROUNDING", "PRECISION")
 
 
 def tried(script: Script, diff: bytes, budget: str) -> dict:
@@ -56,7 +58,7 @@ def tried(script: Script, diff: bytes, budget: str) -> dict:
 def right(script: Script, budget: str) -> dict:
     """Return the trial of a script's own repair, and the gain of the repaired twin."""
     found = tried(script, script.repair.read_bytes(), budget)
-    return {**found, "twin": planted.gain_of(planted.measure_epochs(script, {}))}
+    return {**found, "twin": planted.gain_of(planted.measure_epochs(script, {})), "wanted": script.equal.upper()}
 
 
 def wrong(script: Script, slip: WrongRepair, budget: str) -> dict:
@@ -92,7 +94,7 @@ def parse_args() -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> tuple[list[Script], list[WrongRepair]]:
     """Return the scripts whose own repair is tried, and the slips."""
-    scripts = [each for each in read_truth(SUITE) if each.kind == "flawed" and each.ranks == 1 and not each.semantic]
+    scripts = [each for each in read_truth(SUITE) if each.equal.upper() in CLASSES]
     repairs, slips = scripts[::EVERY], list(WRONG_REPAIRS)
     if options.only:
         return [s for s in scripts if s.name in options.only], [s for s in slips if s.script in options.only]
@@ -119,13 +121,19 @@ def main() -> int:
     return summary([stored[each.name] for each in repairs], [stored[each.name] for each in slips], options.record)
 
 
+def of_its_class(found: dict) -> bool:
+    """Return whether a right edit was judged equal by the class that it is of, or by a stricter one."""
+    within = CLASSES[: CLASSES.index(found["wanted"]) + 1]
+    return bool(found["results_equal"]) and found["equivalence"] in within
+
+
 def summary(good: list[dict], bad: list[dict], note: str | None) -> int:
     """Print the figures that have goals; return the exit code, 1 where a wrong edit was not named."""
     judged = [each for each in good if each.get("results_equal") is not None]
     timed = [each for each in judged if each["results_equal"] and each.get("speedup") and each.get("twin")]
     errors = [abs(each["speedup"] / each["twin"] - 1) for each in timed]
     figures = {
-        "right edits that are judged equal": [each["results_equal"] for each in judged],
+        "right edits that are judged equal, by their class": [of_its_class(each) for each in judged],
         "right edits whose gain is within a tenth of the twin's": [error <= WITHIN for error in errors],
         "wrong edits that are not named": [each.get("results_equal") is not False for each in bad],
     }

@@ -43,6 +43,7 @@ class Script:
     ranks: int = 1
     style: str = ""
     semantic: bool = False  # its twin is another training
+    equal: str = ""  # how the twin's training equals the script's: bitwise, rounding, precision, another; "": not told
     suite: Path = SUITE
 
     @property
