@@ -27,6 +27,8 @@ Where gradients are clipped by their norm, or exchanged between ranks, look whet
 are also used in a product (tied output layers) have dense gradients anyway, and are not counted.
 """
 
+from collections.abc import Sequence
+
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
@@ -79,6 +81,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Argument("shape", (worst.rows, worst.columns)),
             Argument("rows_read", worst.touched),
             Argument("optimizer", worst.optimizer),
+            Argument("lines_of_other_tables", _lines_of_others(worst, tables)),
         ),
     )
 
@@ -86,6 +89,14 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 def _made(table: DenseTable) -> Frame | None:
     """Return the line that makes the table, as that is the one to change."""
     return made_at(table.place, "Embedding") if table.place is not None else None
+
+
+def _lines_of_others(worst: DenseTable, tables: Sequence[DenseTable]) -> tuple[int, ...]:
+    """Return the lines of the same file that make the other tables of the same kind of optimizer."""
+    at = _made(worst) or worst.place
+    others = [_made(each) or each.place for each in tables if each.optimizer == worst.optimizer]
+    lines = {each.line for each in others if each is not None and at is not None and each.file == at.file}
+    return tuple(sorted(lines - {at.line if at is not None else 0}))
 
 
 def _gone(found: BackwardFacts, breakdown: Breakdown, table: DenseTable) -> tuple[float, float]:

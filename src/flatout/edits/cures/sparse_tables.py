@@ -23,28 +23,40 @@ _READERS = {"clip_grad_norm_", "clip_grad_value_", "grad", "unscale_", "GradScal
 
 
 def with_sparse_gradients(place: EditPlace) -> WrittenEdit:
-    """Write `sparse=True` in the call that makes the table, or looks rows up."""
+    """Write `sparse=True` in the calls that make the tables, or look rows up: that of the line, and those beside it."""
     source = place.source
-    calls = [
-        node for node in ast.walk(place.statement) if isinstance(node, ast.Call) and last_name(node.func) in _TABLES
-    ]
-    calls = [call for call in calls if source.names.dotted(call.func).startswith("torch.nn.")]
+    calls = _tables_made(place, place.statement)
     if len(calls) != 1:
         return place.left("the line that makes the table, nn.Embedding(...), is not found here")
-    state, value = given(calls[0], "sparse", "True")
-    if state is Given.EQUAL:
+    if given(calls[0], "sparse", "True")[0] is Given.EQUAL:
         return WrittenEdit(place.project, there=1)
-    if state is not Given.NOTHING and not isinstance(value, ast.Constant):
-        return place.left("sparse is given by an expression: give it True")
     reason = _refused_table(calls[0]) or _refused_optimizer(place) or _refused_reader(place)
     if reason:
         return place.left(reason)
     how = partial(set_argument, name="sparse", code="True")
-    return WrittenEdit(with_changes(place.project, calls=[(source, calls[0], how)]), changed=1)
+    changes = [(source, call, how) for call in (*calls, *_other_tables(place))]
+    return WrittenEdit(with_changes(place.project, calls=changes), changed=len(changes))
+
+
+def _tables_made(place: EditPlace, statement: ast.AST) -> list[ast.Call]:
+    """Return the calls of a statement that make a table, or look its rows up."""
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and last_name(node.func) in _TABLES]
+    return [call for call in calls if place.source.names.dotted(call.func).startswith("torch.nn.")]
+
+
+def _other_tables(place: EditPlace) -> list[ast.Call]:
+    """Return those on the other lines of the finding that can be changed, too."""
+    lines = place.finding.argument("lines_of_other_tables")
+    wanted = set(lines if isinstance(lines, tuple) else ())
+    calls = [call for call in _tables_made(place, place.source.tree) if call.lineno in wanted]
+    return [call for call in calls if given(call, "sparse", "True")[0] is not Given.EQUAL and not _refused_table(call)]
 
 
 def _refused_table(call: ast.Call) -> str:
     """Return why torch makes no sparse gradients for this call, "" where it does."""
+    state, value = given(call, "sparse", "True")
+    if state is not Given.NOTHING and not isinstance(value, ast.Constant):
+        return "sparse is given by an expression: give it True"
     for keyword in call.keywords:
         value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
         if keyword.arg == "scale_grad_by_freq" and value is not False:

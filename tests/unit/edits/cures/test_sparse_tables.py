@@ -50,6 +50,22 @@ def test_every_way_to_make_a_table_or_to_look_rows_up_is_known(tmp_path, line):
     assert after.count("sparse=True)") == 1
 
 
+TWO = TABLE.replace(
+    "        self.table = ",
+    "        self.words = nn.Embedding(50, 4, 0)\n        self.tied = nn.Embedding(9, 4, scale_grad_by_freq=True)\n"
+    "        self.table = ",
+).replace("self.table(rows)", "(self.table(rows) + self.words(rows))")
+
+
+@pytest.mark.parametrize(("lines", "changed"), [((6, 7), 2), ((), 1), ((99,), 1)])
+def test_tables_beside_it_that_the_finding_speaks_of_are_changed_with_it(tmp_path, lines, changed):
+    after, left = edited(tmp_path, "sparse-gradients", TWO, optimizer="SGD", lines_of_other_tables=lines)
+    assert left == ""
+    assert after.count("sparse=True)") == changed
+    assert "scale_grad_by_freq=True)" in after
+    same_results(TWO, after, "net", exact=False)
+
+
 def test_what_is_there_stays(tmp_path):
     assert made(tmp_path, TABLE.replace("padding_idx=0", "sparse=True")) == ("", "there")
 
