@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["packed", "unpacked"]
+__all__ = ["by_columns", "packed", "unpacked"]
 
 _ALIGNED = 64
+_FEWEST = 8  # samples that are put together by columns
 _MOST_GAPS = 4  # times the values of a tensor: as much memory may lie between its first and its last
 
 
@@ -41,6 +42,48 @@ def unpacked(content: memoryview, *, alone: bool) -> Any:
         parts.append(bytearray(part) if alone else part)
         at += _aligned(length)
     return pickle.loads(parts[0], buffers=parts[1:])
+
+
+def by_columns(samples: list[Any]) -> Any:
+    """Return what is packed in place of samples, and comes out as such.
+
+    Tensors of one form that stand at one place of all samples are sent as one, and come out as parts of that.
+    """
+    kind = type(samples[0]) if len(samples) >= _FEWEST else None
+    if kind is None or any(type(one) is not kind for one in samples):
+        return samples
+    if kind is torch.Tensor:
+        return _Columns(kind, [_stacked(samples)])
+    if kind in (tuple, list) and len({len(one) for one in samples}) == 1:
+        return _Columns(kind, [_stacked(list(column)) for column in zip(*samples, strict=True)])
+    return samples
+
+
+class _Columns:
+    """Samples of one form, place by place; what comes out of its pickle is a list of samples."""
+
+    def __init__(self, kind: type, columns: list[Any]) -> None:
+        self._kind, self._columns = kind, columns
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Say how samples are made of them."""
+        return _samples, (self._kind, self._columns)
+
+
+def _stacked(column: list[Any]) -> Any:
+    """Return what stands at one place of all samples as one tensor, or as it is."""
+    first = column[0]
+    for one in column:
+        if type(one) is not torch.Tensor or one.dtype != first.dtype or one.shape != first.shape:
+            return column
+        if not (one.numel() and one.is_contiguous() and _is_plain(one)):
+            return column
+    return torch.stack(column)
+
+
+def _samples(kind: type, columns: list[Any]) -> list[Any]:
+    parts = [column.unbind() if isinstance(column, torch.Tensor) else column for column in columns]
+    return list(parts[0]) if kind is torch.Tensor else [kind(row) for row in zip(*parts, strict=True)]
 
 
 class _Packing(pickle.Pickler):

@@ -16,7 +16,7 @@ import torch
 from flatout.ranks.group import RankGroup
 from flatout.ranks.input.content_digest import digest_of_bytes
 from flatout.ranks.input.quiet_making import QuietMaking
-from flatout.ranks.input.sample_content import packed, unpacked
+from flatout.ranks.input.sample_content import by_columns, packed, unpacked
 from flatout.ranks.input.sample_maker import SampleMaker
 from flatout.ranks.rows import shares
 from flatout.torch_loader.predicted.random_streams import StreamSet, StreamState, WordCounts
@@ -131,7 +131,7 @@ class ShareExchange:
                 if type(made) is not list or len(made) != number:
                     raise TypeError(f"{type(made).__name__} in place of a list of {number} samples")
                 ends = (start, end) if first + number == len(asked.indices) else None
-                samples, content = made, packed((made, ends))
+                samples, content = made, packed((by_columns(made) if asked.maker.copies else made, ends))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # made whole it is raised where the script sees it

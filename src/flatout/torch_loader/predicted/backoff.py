@@ -30,10 +30,10 @@ class Backoff:
         self._misses = 0
         self._hits += 1
         self._waits.append(waited_s / max(here_s, 1e-9))
-        if self._hits >= _HITS:
-            self._rest = _REST
         if len(self._waits) == _HITS and sum(self._waits) > _LONGEST_WAIT * _HITS:
             self._begin_rest()
+        elif self._hits >= _HITS:
+            self._rest = _REST
 
     def rests(self) -> bool:
         """Return whether the next batch is to be made without looking at any stream."""

@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 
-from flatout.ranks.input.sample_content import packed, unpacked
+from flatout.ranks.input.sample_content import by_columns, packed, unpacked
 
 Pair = namedtuple("Pair", "one two")
 
@@ -74,3 +74,43 @@ def test_a_small_part_of_large_memory_is_not_sent():
     with pytest.raises(pickle.PicklingError, match="a part of larger memory"):
         packed(torch.zeros(1000, 1000)[:, :2])
     assert sum(piece.nbytes for piece in packed(torch.zeros(1000, 1000)[3])) < 6000
+
+
+IN_COLUMNS = {
+    "pairs": [(torch.randn(3, 4), at) for at in range(9)],
+    "tensors": [torch.randn(2) for _ in range(9)],
+    "lists": [[torch.tensor(float(at)), torch.tensor(at), "text"] for at in range(9)],
+    "halves": [(torch.randn(3).bfloat16(), numpy.ones(2)) for _ in range(9)],
+}
+NOT_IN_COLUMNS = {
+    "few": [(torch.ones(2),)] * 3,
+    "named": [Pair(torch.ones(2), at) for at in range(9)],
+    "dictionaries": [{"x": torch.ones(2)} for _ in range(9)],
+    "kinds": [torch.ones(2)] * 8 + [(torch.ones(2), 1)],
+    "lengths": [(torch.ones(2),)] * 8 + [(torch.ones(2), 1)],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("name", IN_COLUMNS)
+def test_samples_of_one_form_come_out_of_columns_as_they_were(name):
+    samples = IN_COLUMNS[name]
+    found, other = sent((by_columns(samples), "other"))
+    assert other == "other"
+    assert [type(one) for one in found] == [type(one) for one in samples]
+    whole, parts = (torch.utils.data.default_collate(one) for one in (samples, found))
+    for one, part in zip(whole, parts, strict=True):
+        same = torch.equal(one, part) and one.dtype == part.dtype if isinstance(one, torch.Tensor) else one == part
+        assert same
+
+
+@pytest.mark.parametrize("name", NOT_IN_COLUMNS)
+def test_other_samples_are_sent_one_by_one(name):
+    assert by_columns(NOT_IN_COLUMNS[name]) is NOT_IN_COLUMNS[name]
+
+
+def test_tensors_of_other_forms_stay_apart():
+    shapes = [(torch.ones(at + 1), torch.ones(2, 3).t()) for at in range(9)]
+    found, _ = sent((by_columns(shapes), None))
+    assert [one.shape for one, _ in found] == [one.shape for one, _ in shapes]
+    assert all(two.stride() == (1, 3) for _, two in found)

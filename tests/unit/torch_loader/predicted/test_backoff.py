@@ -31,3 +31,18 @@ def test_batches_that_take_longer_than_here_end_it_for_a_while():
         assert not backoff.rests()
         backoff.hit(1.5, 1.0)
     assert backoff.rests()
+
+
+def test_batches_that_go_on_to_take_longer_end_it_for_twice_as_long_each_time():
+    backoff = Backoff()
+    rests = []
+    for _ in range(4):
+        for _ in range(16):
+            backoff.hit(1.5, 1.0)
+        rests.append(len([*itertools.takewhile(lambda _: backoff.rests(), itertools.count())]))
+    assert rests == [16, 32, 64, 128]
+    for _ in range(16):
+        backoff.hit(0.5, 1.0)
+    for _ in range(16):
+        backoff.hit(1.5, 1.0)
+    assert len([*itertools.takewhile(lambda _: backoff.rests(), itertools.count())]) == 16
