@@ -154,6 +154,7 @@ class _Reading:
             if name in record:
                 self._latest[name, optimizer] = tuple(record[name])
         several = ("clips", "batches", "calls", "starts", "ends", "changed")
+        told = {name: tuple(map(tuple, record.get(name, ()))) for name in several}
         self.intervals.append(
             Interval(
                 step=int(record["step"]),
@@ -164,8 +165,14 @@ class _Reading:
                 missing=tuple(record.get("missing", ())),
                 groups=self._latest.get(("groups", optimizer), ()),
                 names=self._latest.get(("names", optimizer), ()),
-                **{name: tuple(map(str, record.get(name, ()))) for name in ("printed", "saved")},
-                **{name: tuple(map(tuple, record.get(name, ()))) for name in several},
+                printed=tuple(map(str, record.get("printed", ()))),
+                saved=tuple(map(str, record.get("saved", ()))),
+                clips=told["clips"],
+                batches=told["batches"],
+                calls=told["calls"],
+                starts=told["starts"],
+                ends=told["ends"],
+                changed=told["changed"],
             )
         )
 

@@ -54,8 +54,8 @@ def _other_tables(place: EditPlace) -> list[ast.Call]:
 
 def _refused_table(call: ast.Call) -> str:
     """Return why torch makes no sparse gradients for this call, "" where it does."""
-    state, value = given(call, "sparse", "True")
-    if state is not Given.NOTHING and not isinstance(value, ast.Constant):
+    state, given_as = given(call, "sparse", "True")
+    if state is not Given.NOTHING and not isinstance(given_as, ast.Constant):
         return "sparse is given by an expression: give it True"
     for keyword in call.keywords:
         value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None

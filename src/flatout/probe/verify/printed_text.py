@@ -5,6 +5,7 @@ time. What other threads and other processes print is left out, too.
 """
 
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -28,7 +29,7 @@ class PrintedText:
     def install(self, seams: Seams) -> None:
         """Wrap what writes to the two streams, where there are any."""
         for stream in ("stdout", "stderr"):
-            seams.wrap(f"sys:{stream}.write", lambda original, hits, stream=stream: self._write(stream, original, hits))
+            seams.wrap(f"sys:{stream}.write", partial(self._write, stream))
 
     def _write(self, stream: str, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def write(text: Any, *args: Any, **kwargs: Any) -> Any:
