@@ -161,7 +161,7 @@ RULE = Rule(
         ("list-lookups",),
         ("element-writes",),
         ("whole-rows",),
-    ),  # fmt: skip
+    ),
     fires_on=(
         example(step_ms=100, forward=30, backward=40, lines=_LINES),
         example(step_ms=100, forward=40, backward=50, lines=_LINES),

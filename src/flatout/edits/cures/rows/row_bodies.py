@@ -280,10 +280,10 @@ class RowBody:
         return is_from and isinstance(one, ast.Constant) and one.value == 1
 
     def _fresh(self, whole: str) -> str:
-        name, number = fresh_name(self._source, f"{whole.rpartition('.')[2]}_row"), 1
+        name, number = fresh_name(self._source, f"row_of_{whole.rpartition('.')[2]}"), 1
         while name in self.facts.params.values():
             number += 1
-            name = fresh_name(self._source, f"{whole.rpartition('.')[2]}_row_{number}")
+            name = fresh_name(self._source, f"row_of_{whole.rpartition('.')[2]}_{number}")
         return name
 
     # -- calls --------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def is_single(source: SourceFile, node: ast.expr) -> bool:
     if not isinstance(node, ast.Call) or node.keywords or name_called(node) not in ZERO_DIM:
         return False
     is_function = bool(source.names.dotted(node.func))
-    return name_called(node).endswith("_loss") or len(node.args) == is_function
+    return "loss" in name_called(node) or len(node.args) == is_function
 
 
 def _is_numbered(source: SourceFile, loop: RowLoop, target: ast.Subscript) -> bool:

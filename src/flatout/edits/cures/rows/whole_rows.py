@@ -149,7 +149,7 @@ def _written(project: Project, source: SourceFile, found: Sequence[RowWork]) -> 
     torch = next((name for name, dotted in source.names.imports.items() if dotted == "torch"), "torch")
     for work in found:
         node, result = work.loop.node, work.results[0]
-        wanted = f"{_name(source, work)}_of_row"
+        wanted = f"row_to_{_name(source, work)}"
         name, number = fresh_name(source, wanted), 1
         while name in given:
             number += 1

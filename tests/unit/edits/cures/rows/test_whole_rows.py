@@ -1,6 +1,8 @@
 """Loops over rows as one operation: the same values, gradients, errors and draws, or the loop as it is.
 
-The scripts go through all of `cures/rows`: `row_loops`, `row_bodies`, `row_names` and `row_results`.
+Modules: flatout.edits.cures.rows.row_bodies, flatout.edits.cures.rows.row_code,
+flatout.edits.cures.rows.row_comprehensions, flatout.edits.cures.rows.row_loops, flatout.edits.cures.rows.row_names,
+flatout.edits.cures.rows.row_results.
 """
 
 import random
