@@ -83,7 +83,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("gaps", found.count, ""),
             *((Evidence("share in the garbage collector", collected, ""),) if collected else ()),
         ),
-        fixes=("compiled-python",),
+        fixes=("compiled-python", "kept-json"),
     )
 
 
