@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from flatout.edits.reading.blocks import is_plain
+from flatout.edits.reading.blocks import is_plain, loads
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import SourceFile
 
@@ -31,6 +31,11 @@ class RowLoop:
     count: ast.expr | None = None
 
     @property
+    def over(self) -> ast.expr:
+        """What the loop goes over."""
+        return self.node.iter if isinstance(self.node, ast.For) else self.node.generators[0].iter
+
+    @property
     def variables(self) -> set[str]:
         """The names that the loop binds in each turn, besides those of its body."""
         return {*self.rows, *([self.index] if self.index else [])}
@@ -53,7 +58,8 @@ def row_loops(source: SourceFile, scope: ast.AST) -> Iterator[RowLoop]:
 def _read(source: SourceFile, node: RowNode, target: ast.expr, over: ast.expr) -> RowLoop | None:
     count = _given_to(source, over, "range")
     if count is not None:
-        is_known = len(count) == 1 and _is_count(count[0]) and isinstance(target, ast.Name)
+        is_known = len(count) == 1 and isinstance(target, ast.Name) and _is_count(count[0])
+        is_known = is_known and target.id not in loads(count)  # type: ignore[attr-defined]
         return RowLoop(node, target.id, {}, count[0]) if is_known else None  # type: ignore[attr-defined]
     index, numbered = "", _given_to(source, over, "enumerate")
     if numbered is not None:
@@ -70,7 +76,7 @@ def _read(source: SourceFile, node: RowNode, target: ast.expr, over: ast.expr) -
         return None
     rows = {each.id: whole for each, whole in zip(names, wholes, strict=True) if isinstance(each, ast.Name)}
     is_known = len(rows) == len(names) == len({*map(ast.unparse, wholes)}) > 0 and index not in rows
-    is_known = is_known and all(map(is_plain, wholes))
+    is_known = is_known and all(map(is_plain, wholes)) and not {index, *rows} & loads([over])  # for x in x
     return RowLoop(node, index, rows) if is_known else None
 
 

@@ -97,6 +97,11 @@ def _is_numbered(source: SourceFile, loop: RowLoop, target: ast.Subscript) -> bo
     return all(_is_number(source, each) for each in [*before, *(each for each in behind if each not in whole)])
 
 
+def _is_first(loop: RowLoop, target: ast.Subscript) -> bool:
+    first = target.slice.elts[0] if isinstance(target.slice, ast.Tuple) else target.slice
+    return isinstance(first, ast.Name) and first.id == loop.index
+
+
 def _is_number(source: SourceFile, node: ast.expr) -> bool:
     """Return whether a part of an index is a plain number: in sight, or counted by a loop around."""
     if isinstance(node, ast.Constant):
@@ -137,6 +142,8 @@ def refused_result(project: Project, source: SourceFile, loop: RowLoop, result: 
         return "" if result.kind != "tensor" or _is_put_together(source, loop, into) else (
             f"the items of {into} are used one by one"
         )  # fmt: skip
+    if result.target is not None and into in facts.params and not _is_first(loop, result.target):
+        return f"a row of {into} may be read that an earlier turn has written to"
     scope = source.scope(loop.node)
     read: list[ast.expr] = [*facts.outer.values(), *_wholes(facts, into)]
     if isinstance(result.into, ast.Name) and _is_made_here(source, scope, result.into.id, is_sum=result.adds):
@@ -186,6 +193,9 @@ def _is_made_here(source: SourceFile, scope: ast.AST, name: str, *, is_sum: bool
         stored = [node for node in stored if not isinstance(source.parents[node], ast.AugAssign)]
     bound = [value for node in ast.walk(scope) for to, value in pairs(node) if getattr(to, "id", "") == name]
     given = ast.walk(scope.args) if isinstance(scope, Function) else ()
+    together = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and len(node.targets) > 1]
+    if any(each in node.targets for each in stored for node in together):
+        return False  # a = b = torch.zeros(3)
     if len(stored) != len(bound) or any(isinstance(each, ast.arg) and each.arg == name for each in given):
         return False
     shared = [node for node in ast.walk(source.tree) if isinstance(node, ast.Global | ast.Nonlocal)]

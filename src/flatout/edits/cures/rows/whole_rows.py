@@ -84,14 +84,14 @@ def _refused_place(project: Project, source: SourceFile, loop: RowLoop, results:
     called = {each.func.id for _, each in project.nodes(ast.Call) if isinstance(each.func, ast.Name)}
     if called & _DYNAMIC:
         return f"{min(called & _DYNAMIC)}() may see the variables of a loop"
-    if "jit.script" in project.mentions:
-        return "torch.jit.script compiles no function within a function"
-    for name, methods in operators(project).items():
-        bases = [base for _, each in project.classes.get(name, ()) for base in each.bases]
-        is_tensor = any(ast.unparse(base).rpartition(".")[2] in ("Tensor", "Parameter") for base in bases)
-        own = [each.name for _, each in methods if each is not None]
-        if is_tensor or any(each in SEES_ALL or each.strip("_").lstrip("r") in _ARITHMETIC for each in own):
-            return f"{name} may compute in a way of its own"
+    if "jit.script" in project.mentions or "jit.trace" in project.mentions:
+        return "torch.jit takes no function within a function"
+    reason = _refused_classes(project)
+    if reason:
+        return reason
+    for each in ast.walk(loop.over):
+        if isinstance(each, ast.Attribute) and each.attr in project.functions:
+            return f"{ast.unparse(each)} may be a property"
     caught = caught_at(project, source, source.statement(loop.node))
     if caught:
         return f"an error in the middle of the loop would be caught ({caught})"
@@ -100,6 +100,17 @@ def _refused_place(project: Project, source: SourceFile, loop: RowLoop, results:
     kept = sorted(bound_in(loop.node) - {ast.unparse(each.into) for each in results if each.adds})
     read = next((name for name in kept if is_read_outside(source, loop.node, name)), "")
     return f"{read} is read behind the loop, too" if read else ""
+
+
+def _refused_classes(project: Project) -> str:
+    """Return which class of the script's computes in a way of its own, as a reason; "" where none does."""
+    for name, methods in operators(project).items():
+        bases = [base for _, each in project.classes.get(name, ()) for base in each.bases]
+        is_tensor = any(ast.unparse(base).rpartition(".")[2] in ("Tensor", "Parameter") for base in bases)
+        own = [each.name for _, each in methods if each is not None]
+        if is_tensor or any(each in SEES_ALL or each.strip("_").lstrip("r") in _ARITHMETIC for each in own):
+            return f"{name} may compute in a way of its own"
+    return ""
 
 
 def _refused_body(
@@ -128,6 +139,8 @@ def _refused_body(
     into = [ast.unparse(each.into) for each in results]
     if len({*into}) < len(into):
         return "a turn writes twice to one place"
+    if len(into) > 1 and facts.params.keys() & {*into}:
+        return f"{min(facts.params.keys() & {*into})} is read and written in one turn"
     reasons = (refused_result(project, source, loop, each, facts) for each in results)
     return next(filter(None, reasons), "")
 

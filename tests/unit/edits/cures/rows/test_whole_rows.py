@@ -369,6 +369,45 @@ def test_other_things_than_tensors_go_through_the_loop(changed, name):
 
 
 LEFT = {
+    "what the turn has written": """
+        one, two = torch.zeros(len(feats)), torch.zeros(len(feats))
+        for i in range(len(feats)):
+            one[i] = feats[i].sum()
+            two[i] = one[i] * 2  # <<
+        return two
+        """,
+    "rows and columns of one array": """
+        d = torch.ones(7, 7)
+        for i in range(7):
+            for j in range(len(d)):
+                d[i, j] = d[j].sum()  # <<
+        return d
+        """,
+    "one name for rows and all": """
+        found, x = [], feats
+        for _ in range(2):
+            for x in x:
+                found.append(x.sum().item())  # <<
+        return found
+        """,
+    "a property": """
+        class Rows:
+            @property
+            def rows(self):
+                print("asked")
+                return feats
+
+            def sums(self):
+                return [row.sum().item() for row in self.rows]  # <<
+
+        return Rows().sums()
+        """,
+    "two names for one array": """
+        one = two = torch.zeros(len(feats))
+        for i in range(len(feats)):
+            one[i] = feats[i].sum() + two.sum()  # <<
+        return one
+        """,
     "a sum that others know": """
         total = torch.zeros(5)
         KEPTS = [total]
@@ -694,6 +733,27 @@ def test_what_elsewhere_in_the_script_may_make_it_differ(tmp_path, more):
     text = script(DONE["k-means"]).replace("def run(", f"{more}\n\ndef run(")
     after, left = edited(tmp_path, "whole-rows", text)
     assert after == "" and left
+
+
+@pytest.mark.parametrize("name", ["k-means", "losses", "losses of a module", "cosines with a bank", "top k", "a sum"])
+@pytest.mark.parametrize(
+    "around", ["torch.inference_mode()", "torch.autocast('cpu', torch.bfloat16)", "torch.no_grad()"]
+)
+def test_in_contexts_of_torch(changed, name, around):
+    def inside(text):
+        return (
+            text.replace("def run(", "def plain(")
+            + f"\ndef run(*given):\n    with {around}:\n        return plain(*given)\n"
+        )
+
+    ours, theirs = (outcome(inside(text), inputs()) for text in (changed[name][0], script(DONE[name])))
+    assert len(ours) == len(theirs) == 3
+    for one, other in zip(_tensors(ours[0]), _tensors(theirs[0]), strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-2, atol=2e-2)
+
+
+def _tensors(parts):
+    return [torch.as_tensor(each).float() for each in parts]
 
 
 def test_a_decorated_function_is_left(tmp_path):
