@@ -29,6 +29,8 @@ __all__ = ["by_all_rows"]
 _NOTHING = "a loop over the rows of a tensor, each of which is computed with alone, is not found here"
 _DECORATORS = ("no_grad", "inference_mode", "enable_grad", "staticmethod", "classmethod", "property")
 _NEEDED = frozenset({"all", "isinstance", "len", "max", "min"})
+_ASKS = ("__getattr__", "__getattribute__", "__get__")
+_SEES = SEES_ALL - {*_ASKS}
 _DYNAMIC = frozenset({"locals", "globals", "vars", "exec", "eval"})
 _ARITHMETIC = words("add sub mul truediv floordiv mod pow matmul neg pos abs invert and or xor lt le gt ge ne eq")
 
@@ -81,12 +83,7 @@ def _refused_place(project: Project, source: SourceFile, loop: RowLoop, results:
     other = sorted(_NEEDED & {*source.names.bound, *source.names.imports})
     if other:
         return f"{other[0]} has another meaning in this file"
-    called = {each.func.id for _, each in project.nodes(ast.Call) if isinstance(each.func, ast.Name)}
-    if called & _DYNAMIC:
-        return f"{min(called & _DYNAMIC)}() may see the variables of a loop"
-    if "jit.script" in project.mentions or "jit.trace" in project.mentions:
-        return "torch.jit takes no function within a function"
-    reason = _refused_classes(project)
+    reason = _refused_script(project)
     if reason:
         return reason
     for each in ast.walk(loop.over):
@@ -102,13 +99,18 @@ def _refused_place(project: Project, source: SourceFile, loop: RowLoop, results:
     return f"{read} is read behind the loop, too" if read else ""
 
 
-def _refused_classes(project: Project) -> str:
-    """Return which class of the script's computes in a way of its own, as a reason; "" where none does."""
+def _refused_script(project: Project) -> str:
+    """Return why no loop of a script is changed, "" where they may be."""
+    called = {each.func.id for _, each in project.nodes(ast.Call) if isinstance(each.func, ast.Name)}
+    if called & _DYNAMIC:
+        return f"{min(called & _DYNAMIC)}() may see the variables of a loop"
+    if "jit.script" in project.mentions or "jit.trace" in project.mentions:
+        return "torch.jit takes no function within a function"
     for name, methods in operators(project).items():
         bases = [base for _, each in project.classes.get(name, ()) for base in each.bases]
         is_tensor = any(ast.unparse(base).rpartition(".")[2] in ("Tensor", "Parameter") for base in bases)
         own = [each.name for _, each in methods if each is not None]
-        if is_tensor or any(each in SEES_ALL or each.strip("_").lstrip("r") in _ARITHMETIC for each in own):
+        if is_tensor or any(each in _SEES or each.strip("_").lstrip("r") in _ARITHMETIC for each in own):
             return f"{name} may compute in a way of its own"
     return ""
 
@@ -132,6 +134,10 @@ def _refused_body(
                 return f"`{ast.unparse(one.value)}` may be no tensor"
     except NotOfRows as error:
         return str(error)
+    read = [each for each in [*facts.outer.values(), loop.over] if isinstance(each, ast.Attribute)]
+    asked = next((name for name in _ASKS if name in project.functions), "")
+    if read and asked:
+        return f"{asked} may act where {ast.unparse(read[0])} is read"
     if not facts.params:
         return "nothing in the loop is a row of something"
     if not isinstance(loop.node, ast.For):

@@ -756,6 +756,14 @@ def _tensors(parts):
     return [torch.as_tensor(each).float() for each in parts]
 
 
+def test_attributes_that_code_answers(tmp_path):
+    more = "class Settings(dict):\n    def __getattr__(self, name):\n        print(name)\n        return self[name]"
+    text = script(DONE["k-means"]).replace("def run(", f"{more}\n\ndef run(")
+    assert "torch.vmap(" in edited(tmp_path, "whole-rows", text)[0]
+    after, left = edited(tmp_path, "whole-rows", text.replace("(bank - feats[i])", "(k.bank - feats[i])"))
+    assert after == "" and "k.bank" in left
+
+
 def test_a_decorated_function_is_left(tmp_path):
     text = script(DONE["k-means"]).replace("def run(", "@torch.compile\ndef run(")
     after, left = edited(tmp_path, "whole-rows", text)
