@@ -4,7 +4,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from flatout.edits.cures.rows.row_loops import RowLoop
+from flatout.edits.cures.rows.row_loops import RowLoop, is_one_long
 from flatout.edits.cures.rows.row_names import bound_in, has_docstring, plain_arguments
 from flatout.edits.cures.rows.row_operations import (
     FUNCTIONS,
@@ -74,6 +74,7 @@ class RowBody:
         self._tensors: set[str] = set()
         self._numbers: set[str] = set()
         self._masks: set[str] = set()
+        self._anew: set[str] = set()
         self._depth = 0
         if loop is not None:
             self._tensors |= {*loop.rows}
@@ -83,18 +84,19 @@ class RowBody:
 
     def binds(self, statement: ast.stmt) -> None:
         """Read `name = value`; both names of `a, b = value` are tensors."""
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        names = [part for each in targets for part in (each.elts if isinstance(each, ast.Tuple) else [each])]
+        is_known = isinstance(statement, ast.Assign) and len(targets) == 1
+        if not is_known or not all(isinstance(each, ast.Name) for each in names):
             raise NotOfRows(f"`{ast.unparse(statement).splitlines()[0]}` does more than to compute something of a row")
-        target = statement.targets[0]
-        names = target.elts if isinstance(target, ast.Tuple) else [target]
-        if not all(isinstance(each, ast.Name) for each in names):
-            raise NotOfRows(f"`{ast.unparse(statement).splitlines()[0]}` does more than to compute something of a row")
+        assert isinstance(statement, ast.Assign)
         self.value(statement.value)
         is_mask, of_row = self._is_mask(statement.value), self.has_row(statement.value)
         for each in names:
             assert isinstance(each, ast.Name)
-            if self._loop is not None and each.id in self._loop.variables:
+            if self._is_index(each):
                 raise NotOfRows(f"{each.id} is bound anew in the loop")
+            self._anew.add(each.id)
             for kind, is_one in ((self._tensors, of_row), (self._numbers, not of_row), (self._masks, is_mask)):
                 (kind.add if is_one else kind.discard)(each.id)
 
@@ -256,12 +258,14 @@ class RowBody:
         if self._loop is None or not is_plain(node.value) or self._is_own(node.value):
             return False
         first, *rest = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        is_one = isinstance(first, ast.Slice) and self._is_one_long(first) and not rest
+        is_one = isinstance(first, ast.Slice) and is_one_long(first, self._loop.index) and not rest
         if not (self._is_index(first) or is_one):
             return False
         self._passing(node.value)
         whole = ast.unparse(node.value)
         name = self.facts.params.setdefault(whole, self._fresh(whole))
+        if name in self._anew:
+            raise NotOfRows(f"{name} is no row of {whole} any more")
         self._tensors.add(name)
         if rest:
             for each in rest:
@@ -270,14 +274,6 @@ class RowBody:
             return True
         self.facts.cuts.append((node, None, f"{name}[None]" if is_one else name))
         return True
-
-    def _is_one_long(self, part: ast.Slice) -> bool:
-        """Return whether a slice is `i : i + 1`."""
-        upper = part.upper
-        is_next = isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) and self._is_index(upper.left)
-        one = upper.right if is_next else None  # type: ignore[union-attr]
-        is_from = part.lower is not None and self._is_index(part.lower) and part.step is None
-        return is_from and isinstance(one, ast.Constant) and one.value == 1
 
     def _fresh(self, whole: str) -> str:
         name, number = fresh_name(self._source, f"row_of_{whole.rpartition('.')[2]}"), 1

@@ -28,6 +28,11 @@ class RowWork:
     facts: RowFacts
 
     @property
+    def varying(self) -> list[RowResult]:
+        """The results that are made of a row."""
+        return [each for each in self.results if not each.is_fixed]
+
+    @property
     def count(self) -> str:
         """How many turns the loop has, as an expression."""
         return ast.unparse(self.loop.count) if self.loop.count is not None else f"len({next(iter(self.facts.params))})"
@@ -39,7 +44,7 @@ def definition(work: RowWork, changes: TextChanges, name: str) -> Iterator[str]:
     yield f"def {name}({', '.join(params)}):"
     for each in work.first:
         yield f"    {_cut(work.source, changes, each, work.facts.cuts)}"
-    values = [_returned(work.source, changes, each, work.facts.cuts) for each in work.results]
+    values = [_returned(work.source, changes, each, work.facts.cuts) for each in work.varying]
     yield f"    return {', '.join(values)}"
 
 
@@ -59,12 +64,15 @@ def instead_of_loop(work: RowWork, changes: TextChanges, name: str, torch: str) 
     num = fresh_name(work.source, "num_at_once")
     yield f"    {num} = {_at_once(work, torch)}  # so that memory stays bounded"
     call = call_of_all(work, name, torch, num)
-    names = [f"{name}_{number}" for number in range(1, len(work.results) + 1)] if len(work.results) > 1 else [call]
-    if len(work.results) > 1:
+    names = [f"{name}_{number}" for number in range(1, len(work.varying) + 1)] if len(work.varying) > 1 else [call]
+    if len(work.varying) > 1:
         yield f"    {', '.join(names)} = {call}"
-    for one, of in zip(work.results, names, strict=True):
+    for one, of in zip(work.varying, names, strict=True):
         for line in _kept(work, one, of):
             yield f"    {line}"
+    for one in (each for each in work.results if each.is_fixed):
+        yield f"    for {fresh_name(work.source, 'each')} in range({work.count}):"
+        yield f"        {ast.unparse(one.into)} += {ast.unparse(one.value)}"
 
 
 def _has_count(loop: RowLoop, whole: str) -> bool:
@@ -88,12 +96,12 @@ def condition(work: RowWork, name: str, torch: str) -> str:
         bounds = [f"{count} <= len({each})" for each in others]
         parts += [f"0 < {bounds[0]}", *bounds[1:]] if bounds else [f"{count} > 0"]
     rows = ", ".join([*(f"{each}[0]" for each in wholes), *(["0"] if facts.counts else [])])
-    kept = [one for one in work.results if one.target is not None]
-    if len(work.results) == 1 and kept:
+    kept = [one for one in work.varying if one.target is not None]
+    if len(work.varying) == 1 and kept:
         parts.append(f"{name}({rows}).shape == {_place(kept[0], loop, '0')}.shape")
     elif kept:
         shapes = ", ".join(f"{_place(one, loop, '0')}.shape" for one in kept)
-        numbers = [number for number, one in enumerate(work.results) if one in kept]
+        numbers = [number for number, one in enumerate(work.varying) if one in kept]
         parts.append(f"[{name}({rows})[at].shape for at in {numbers}] == [{shapes}]")
     return " and ".join(parts)
 

@@ -27,6 +27,9 @@ def row_values(source: SourceFile, loop: RowLoop) -> list[RowResult]:
         if isinstance(each, _Inner):
             return []  # its names are not those of the function
     value, kind = unwrapped(source, node.elt)
+    call = source.parents[node]
+    if isinstance(call, ast.Call) and source.names.dotted(call.func) == "torch.tensor" and is_single(source, value):
+        kind = "item" if name_called(value) in ("argmin", "argmax") else kind  # type: ignore[arg-type]
     into = _taken(source, node, kind) if isinstance(statement, _Simple) else None
     return [RowResult(value, kind, None, into, is_single(source, value))] if into is not None else []
 

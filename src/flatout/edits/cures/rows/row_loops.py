@@ -8,7 +8,7 @@ from flatout.edits.reading.blocks import is_plain, loads
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import SourceFile
 
-__all__ = ["RowLoop", "is_length_of", "row_loops"]
+__all__ = ["RowLoop", "is_length_of", "is_one_long", "row_loops"]
 
 
 RowNode = ast.For | ast.ListComp | ast.GeneratorExp
@@ -108,3 +108,12 @@ def _is_method(node: ast.Call) -> bool:
 def is_length_of(node: ast.expr, whole: str) -> bool:
     """Return whether an expression is the number of rows of what is called `whole`."""
     return ast.unparse(node) in (f"len({whole})", f"{whole}.shape[0]", f"{whole}.size(0)", f"{whole}.size()[0]")
+
+
+def is_one_long(part: ast.Slice, index: str) -> bool:
+    """Return whether a slice is `i : i + 1`, of the loop's `i`."""
+    end = part.upper
+    is_next = isinstance(end, ast.BinOp) and isinstance(end.op, ast.Add) and getattr(end.left, "id", "") == index
+    one = end.right if is_next else None  # type: ignore[union-attr]
+    is_from = getattr(part.lower, "id", "") == index and part.step is None and bool(index)
+    return is_from and isinstance(one, ast.Constant) and one.value == 1

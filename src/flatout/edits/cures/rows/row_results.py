@@ -39,6 +39,7 @@ class RowResult:
             into: the array, the list, the sum, or what a comprehension is part of and is written otherwise with it.
         is_single: whether a value is seen to be a single number, without a dimension.
         adds: whether it is added to a sum.
+        is_fixed: whether it is the same number in each turn, which is in sight.
     """
 
     value: ast.expr
@@ -47,6 +48,7 @@ class RowResult:
     into: ast.expr
     is_single: bool
     adds: bool = False
+    is_fixed: bool = False
 
 
 def row_results(source: SourceFile, loop: RowLoop) -> tuple[list[ast.stmt], list[RowResult]]:
@@ -68,7 +70,8 @@ def _result(source: SourceFile, loop: RowLoop, node: ast.stmt) -> RowResult | No
             return RowResult(value, kind, target, target.value, is_single(source, value))
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and isinstance(node.target, ast.Name):
         value, kind = unwrapped(source, node.value)
-        return RowResult(value, kind, None, node.target, is_single(source, value), adds=True)
+        is_fixed = isinstance(value, ast.Constant) and type(value.value) in (int, float)
+        return RowResult(value, kind, None, node.target, is_single(source, value), adds=True, is_fixed=is_fixed)
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "append":
         return None

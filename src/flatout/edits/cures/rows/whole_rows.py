@@ -61,7 +61,7 @@ def _found(project: Project, source: SourceFile, scope: ast.AST, reasons: list[s
         return found
     for loop in row_loops(source, scope):
         rest, results = row_results(source, loop) if isinstance(loop.node, ast.For) else ([], row_values(source, loop))
-        if not results:
+        if all(each.is_fixed for each in results):
             continue
         facts = RowFacts()
         reason = _refused_place(project, source, loop, results)
@@ -128,7 +128,7 @@ def _refused_body(
     try:
         for each in rest:
             body.binds(each)
-        for one in results:
+        for one in (each for each in results if not each.is_fixed):
             body.value(one.value)
             if not body.has_row(one.value):
                 return f"`{ast.unparse(one.value)}` may be no tensor"
@@ -156,7 +156,7 @@ def _refused_body(
 
 def _name(source: SourceFile, work: RowWork) -> str:
     """Return what is made of the rows, in a word."""
-    node: ast.AST = work.results[0].into
+    node: ast.AST = work.varying[0].into
     statement = source.statement(work.loop.node)
     if not isinstance(work.loop.node, ast.For):
         node = statement.targets[0] if isinstance(statement, ast.Assign) else statement
@@ -167,7 +167,7 @@ def _written(project: Project, source: SourceFile, found: Sequence[RowWork]) -> 
     changes, given = TextChanges(source), set[str]()
     torch = next((name for name, dotted in source.names.imports.items() if dotted == "torch"), "torch")
     for work in found:
-        node, result = work.loop.node, work.results[0]
+        node, result = work.loop.node, work.varying[0]
         wanted = f"row_to_{_name(source, work)}"
         name, number = fresh_name(source, wanted), 1
         while name in given:

@@ -197,6 +197,14 @@ DONE = {
             num += (out[i].argmax() == labels[i]).item()
         return total / max(1, len(out)), num
         """,
+    "counted": """
+        seen, right, weight = torch.zeros(1), 0, 0.1
+        for o, t in zip(out, labels):
+            seen += 1
+            right += (o.argmax() == t).item()  # <<
+            weight += 0.1
+        return right, seen, weight
+        """,
     "a sum in a tensor": """
         total = torch.zeros(5)
         for _ in range(2):
@@ -214,6 +222,17 @@ DONE = {
         nearest = [dist(f, bank).argmin().item() for f in feats]
         far = max(float((bank - f).detach().abs().max()) for f in feats)  # <<
         return nearest, far
+        """,
+    "scaled to one": """
+        scaled = []
+        for i, row in enumerate(feats):
+            row = row - row.min()
+            row = row / (row.max() + EPS)
+            scaled.append(row)  # <<
+        return torch.stack(scaled)
+        """,
+    "a tensor of numbers": """
+        return torch.tensor([torch.argmin(torch.norm(bank - f, dim=1)) for f in feats])  # <<
         """,
     "a sum of them": """
         loss = sum(F.cross_entropy(out[i:i + 1], labels[i:i + 1], reduction="sum") for i in range(len(out)))  # <<
@@ -389,6 +408,19 @@ LEFT = {
             for x in x:
                 found.append(x.sum().item())  # <<
         return found
+        """,
+    "a row that is none any more": """
+        found = torch.zeros(len(feats))
+        for i, row in enumerate(feats):
+            row = row * 2
+            found[i] = (feats[i] - row).sum()  # <<
+        return found
+        """,
+    "a number alone": """
+        num = 0
+        for row in feats:
+            num += 1  # <<
+        return num
         """,
     "a property": """
         class Rows:
