@@ -312,6 +312,8 @@ class RowBody:
     def _given(self, args: Sequence[ast.expr], name: str) -> None:
         """Read the arguments of a function; only some may be given several tensors."""
         self.facts.grows |= name in GROWING
+        if name == "where" and len(args) == 1:
+            raise NotOfRows("where() of a condition alone gives another number of places for each row")
         if name in MAKERS:
             self._numeric(args, f"{name}()")
             return

@@ -85,9 +85,10 @@ def condition(work: RowWork, name: str, torch: str) -> str:
     loop, facts, count = work.loop, work.facts, work.count
     wholes = [*facts.params]
     tensors = [*dict.fromkeys([*wholes, *facts.tensors])]
-    parts = [f"isinstance({tensors[0]}, {torch}.Tensor)"]
+    kinds = f"in ({torch}.Tensor, {torch}.nn.Parameter)"  # classes made from them may compute in another way
+    parts = [f"type({tensors[0]}) {kinds}"]
     if len(tensors) > 1:
-        parts = [f"all(isinstance(each, {torch}.Tensor) for each in ({', '.join(tensors)}))"]
+        parts = [f"all(type(each) {kinds} for each in ({', '.join(tensors)}))"]
     if loop.count is None:
         lengths = " == ".join(f"len({each})" for each in wholes)
         parts.append(f"{lengths} > 0" if len(wholes) > 1 else lengths)

@@ -192,8 +192,7 @@ def _is_made_here(source: SourceFile, scope: ast.AST, name: str, *, is_sum: bool
     """Return whether a variable is a new tensor of torch's wherever it is bound; a sum may begin as a number."""
     stored = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == name]
     stored = [node for node in stored if not isinstance(node.ctx, ast.Load)]
-    if is_sum:
-        stored = [node for node in stored if not isinstance(source.parents[node], ast.AugAssign)]
+    stored = [node for node in stored if not isinstance(source.parents[node], ast.AugAssign)]
     bound = [value for node in ast.walk(scope) for to, value in pairs(node) if getattr(to, "id", "") == name]
     given = ast.walk(scope.args) if isinstance(scope, Function) else ()
     together = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and len(node.targets) > 1]

@@ -28,7 +28,7 @@ __all__ = ["by_all_rows"]
 
 _NOTHING = "a loop over the rows of a tensor, each of which is computed with alone, is not found here"
 _DECORATORS = ("no_grad", "inference_mode", "enable_grad", "staticmethod", "classmethod", "property")
-_NEEDED = frozenset({"all", "isinstance", "len", "max", "min"})
+_NEEDED = frozenset({"all", "len", "max", "min", "range", "type"})
 _ASKS = ("__getattr__", "__getattribute__", "__get__")
 _SEES = SEES_ALL - {*_ASKS}
 _DYNAMIC = frozenset({"locals", "globals", "vars", "exec", "eval"})

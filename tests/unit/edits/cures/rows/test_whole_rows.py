@@ -73,6 +73,8 @@ DONE = {
         normed = torch.zeros_like(feats)
         for i, row in enumerate(feats):
             normed[i] = row / (row.norm() + EPS)  # <<
+        normed *= 2
+        normed /= 3
         return normed
         """,
     "normalised in place": """
@@ -355,6 +357,17 @@ def test_what_is_given_in_parts_is_the_same(changed, name):
     same(outcome(script(DONE[name]), inputs(50)), outcome(after, inputs(50)))
 
 
+def test_classes_made_from_tensors_go_through_the_loop(changed):
+    class Named(torch.Tensor):
+        pass
+
+    given = [each.detach().as_subclass(Named) if isinstance(each, torch.Tensor) else each for each in inputs()]
+    body = "normalised"
+    ours, theirs = (outcome(text, given) for text in (changed[body][0], script(DONE[body])))
+    assert type(ours[0][0]) is type(theirs[0][0]) is Named
+    torch.testing.assert_close(ours[0][0], theirs[0][0])
+
+
 def test_torch_does_all_rows_at_once(changed, monkeypatch):
     calls = []
     vmap = torch.vmap
@@ -421,6 +434,12 @@ LEFT = {
         for row in feats:
             num += 1  # <<
         return num
+        """,
+    "where it is so": """
+        found = torch.zeros(len(feats))
+        for i in range(len(feats)):
+            found[i] = torch.where(feats[i] > 0)[0].sum()  # <<
+        return found
         """,
     "a property": """
         class Rows:
