@@ -1,9 +1,10 @@
 """Where the results of a loop over rows go: written into an array by the number of the row, or added to a list."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flatout.edits.cures.rows.row_aliases import names_alike
 from flatout.edits.cures.rows.row_bodies import RowFacts
 from flatout.edits.cures.rows.row_loops import RowLoop
 from flatout.edits.cures.rows.row_names import bound_in
@@ -12,8 +13,7 @@ from flatout.edits.reading.blocks import is_plain
 from flatout.edits.reading.called_functions import name_called
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.fresh_values import NUMBERS, FreshValues, root_name
-from flatout.edits.reading.purity.pure_calls import IN_PLACE_METHODS, is_pure_builtin, is_pure_function, is_pure_method
+from flatout.edits.reading.purity.fresh_values import NUMBERS, FreshValues
 from flatout.edits.reading.quiet_code import appends_to_own, is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
 
@@ -150,7 +150,7 @@ def refused_result(project: Project, source: SourceFile, loop: RowLoop, result: 
     scope = source.scope(loop.node)
     read: list[ast.expr] = [*facts.outer.values(), *_wholes(facts, into)]
     if isinstance(result.into, ast.Name) and _is_made_here(source, scope, result.into.id, is_sum=result.adds):
-        tainted, escapes = _alike(project, source, scope, result.into.id)
+        tainted, escapes = names_alike(project, source, scope, result.into.id)
         for each in read:
             is_elsewhere = isinstance(each, ast.Attribute) or _root(each) not in _bound(source, scope)
             if ast.unparse(each) in tainted or _root(each) in tainted or (escapes and is_elsewhere):
@@ -213,58 +213,6 @@ def _is_new(source: SourceFile, node: ast.expr) -> bool:
     if not isinstance(node.func, ast.Attribute) or source.names.dotted(node.func):
         return False
     return node.func.attr in _NEW_METHODS or (node.func.attr in _SAME and _is_new(source, node.func.value))
-
-
-def _alike(project: Project, source: SourceFile, scope: ast.AST, name: str) -> tuple[set[str], bool]:
-    """Return the names that may stand for a variable's memory, too, and whether others may have been handed it."""
-    nodes = [node for node in ast.walk(scope) if node is not scope]
-    fresh = FreshValues(source, scope, project.functions)
-    found, size, escapes = {name}, 0, False
-    while size != len(found):
-        size = len(found)
-        for node in nodes:
-            for to, value in pairs(node):
-                if _names(value) & found and not _is_copied(source, fresh, value):
-                    found |= {ast.unparse(to), root_name(to) or ast.unparse(to)}
-                    escapes |= not isinstance(to, ast.Name)
-            if isinstance(node, ast.For | ast.comprehension) and _names(node.iter) & found:
-                found |= _names(node.target)
-            if isinstance(node, ast.withitem) and node.optional_vars and _names(node.context_expr) & found:
-                found |= _names(node.optional_vars)
-            if isinstance(node, ast.Call) and _takes(node, found):
-                into = node.func.value if isinstance(node.func, ast.Attribute) else node.func
-                if name_called(node) in IN_PLACE_METHODS:
-                    found |= _names(into)
-                elif not _is_pure(source, node):
-                    escapes = True
-            escapes |= isinstance(node, ast.Yield) and bool(_names(node) & found)
-    return found, escapes
-
-
-def _is_copied(source: SourceFile, fresh: FreshValues, node: ast.expr) -> bool:
-    """Return whether a value is new memory, whatever it is made of."""
-    is_function = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not source.names.dotted(node.func)
-    makes = isinstance(node, ast.Call | ast.BinOp | ast.Compare | ast.Constant) and not is_function
-    return makes and fresh.rank(node) == NUMBERS
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-
-
-def _takes(call: ast.Call, names: set[str]) -> bool:
-    given: Sequence[ast.expr] = [*call.args, *(each.value for each in call.keywords)]
-    return any(_names(each) & names for each in given)
-
-
-def _is_pure(source: SourceFile, call: ast.Call) -> bool:
-    dotted = source.names.dotted(call.func)
-    if dotted:
-        return is_pure_function(dotted)
-    if isinstance(call.func, ast.Attribute):
-        return is_pure_method(call)
-    is_print = is_builtin(source, call.func, ("print",))
-    return is_print or (is_builtin(source, call.func) and is_pure_builtin(name_called(call)))
 
 
 def _is_put_together(source: SourceFile, loop: RowLoop, name: str) -> bool:

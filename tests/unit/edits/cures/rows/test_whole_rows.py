@@ -1,6 +1,6 @@
 """Loops over rows as one operation: the same values, gradients, errors and draws, or the loop as it is.
 
-Modules: flatout.edits.cures.rows.row_bodies, flatout.edits.cures.rows.row_code,
+Modules: flatout.edits.cures.rows.row_aliases, flatout.edits.cures.rows.row_bodies, flatout.edits.cures.rows.row_code,
 flatout.edits.cures.rows.row_comprehensions, flatout.edits.cures.rows.row_loops, flatout.edits.cures.rows.row_names,
 flatout.edits.cures.rows.row_results.
 """
@@ -46,6 +46,22 @@ DONE = {
                 members = feats[assign == c]
                 if len(members) > 0:
                     centroids[c] = members.mean(0)
+        return assign, centroids
+        """,
+    "k-means by a function": """
+        def centres(feats, assign, k):
+            new = torch.zeros(k, feats.shape[1], dtype=feats.dtype)
+            for c in range(k):
+                if (assign == c).any():
+                    new[c] = feats[assign == c].mean(0)
+            return new
+
+        centroids = bank[:k].clone()
+        for _ in range(2):
+            assign = torch.zeros(len(feats), dtype=torch.long)
+            for i, f in enumerate(feats):
+                assign[i] = (centroids - f).norm(dim=1).argmin()  # <<
+            centroids = centres(feats.detach(), assign, k)
         return assign, centroids
         """,
     "item": """
@@ -441,6 +457,36 @@ LEFT = {
             found[i] = torch.where(feats[i] > 0)[0].sum()  # <<
         return found
         """,
+    "a function that has it": """
+        x = torch.zeros(len(feats))
+        def held():
+            return x
+        y = held()
+        for i in range(len(x)):
+            x[i] = feats[i].sum() + y.sum()  # <<
+        return x
+        """,
+    "other memory for a name": """
+        x, y = torch.zeros(len(feats)), torch.zeros(len(feats))
+        y.data = x
+        for i in range(len(x)):
+            x[i] = feats[i].sum() + y.sum()  # <<
+        return x
+        """,
+    "the memory of another": """
+        x, y = torch.zeros(len(feats)), torch.zeros(len(feats))
+        y.set_(x)
+        for i in range(len(x)):
+            x[i] = feats[i].sum() + y.sum()  # <<
+        return x
+        """,
+    "handed back": """
+        x = torch.zeros(len(feats))
+        y = through(x)
+        for i in range(len(x)):
+            x[i] = feats[i].sum() + y.sum()  # <<
+        return x
+        """,
     "a property": """
         class Rows:
             @property
@@ -758,6 +804,9 @@ KEPT, NOTES = torch.zeros(1), []
 def remember(x):
     global KEPT
     KEPT = x
+
+def through(x):
+    return x.view(-1)
 
 def noted(row):
     NOTES.append(row)
