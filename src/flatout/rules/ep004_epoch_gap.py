@@ -17,9 +17,10 @@ metrics over all samples.
 
 Do work that never changes only once, move work into the dataset's constructor, draw plots every N epochs. Count with
 `collections.Counter`, and look up in sets and dictionaries: `labels.count(x)`, `words.index(x)` and `x in seen` go
-through the whole list each time (`flatout tune` tries that where the list does not change meanwhile). If the time
-is automatic garbage collection (the script does not call `gc.collect()` itself), call `flatout.collect_rarely()` once
-before the training loop.
+through the whole list each time (`flatout tune` tries that where the list does not change meanwhile). A loop that
+computes with one row of a tensor in each turn (the nearest centre of each sample) is one operation on all of them. If
+the time is automatic garbage collection (the script does not call `gc.collect()` itself), call
+`flatout.collect_rarely()` once before the training loop.
 
 ## When it is wrong
 
@@ -82,7 +83,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("gaps", found.count, ""),
             *((Evidence("share in the garbage collector", collected, ""),) if collected else ()),
         ),
-        fixes=("compiled-python",),
+        fixes=("compiled-python", "kept-json"),
     )
 
 
@@ -113,7 +114,13 @@ RULE = Rule(
     code="EP004",
     name="epoch-gap",
     check=check,
-    edits=(("remove-call", "gc.collect"), ("state-copies",), ("list-lookups",), ("element-writes",)),
+    edits=(
+        ("remove-call", "gc.collect"),
+        ("state-copies",),
+        ("list-lookups",),
+        ("element-writes",),
+        ("whole-rows",),
+    ),
     fires_on=(
         example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES),
         example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES, loaders=(_WORKERS,)),

@@ -15,7 +15,8 @@ Nobody reads a thousand lines a minute, and each waits for a terminal, a disk or
 ## What to do
 
 Log every N steps. Collect values on the device and write once an epoch. Keep files open; leave flushing to the system.
-`flatout tune` tries `buffered-files`, which writes the script's text files half a second after each flush.
+`flatout tune` tries `buffered-files`, which writes the script's text files half a second after each flush, and
+`kept-json`, which makes no text again of what was written as JSON before.
 
 ## When it is wrong
 
@@ -59,7 +60,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("share of the host time", seconds(lines) / seconds(host), ""),
             Evidence("stack samples", spot.samples, ""),
         ),
-        fixes=("buffered-files",),
+        fixes=("buffered-files", "kept-json"),
     )
 
 

@@ -90,7 +90,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("last third", rise.last_ms, "ms"),
             Evidence("steps compared", rise.n, ""),
         ),
-        fixes=("compiled-python",),
+        fixes=("compiled-python", "kept-json"),
     )
 
 

@@ -49,9 +49,10 @@ def place(run: Run) -> Frame | None:
     """Return where validation happens: the line with the most time below it in the function that evaluates.
 
     That is the function with the loop over the validation loader; without one, the innermost function that is on the
-    stack for nearly all of the time and is no part of a model or a dataset.
+    stack for nearly all of the time and is no part of a model or a dataset. Where what follows one call of the model by
+    hand takes the time (features that are clustered), a deep run knows its lines as those of a gap.
     """
-    lines = tuple(cost for cost in costs(run, Phase.VALIDATION) if cost.stack) or _of_the_model(run)
+    lines = tuple(cost for cost in costs(run, Phase.VALIDATION) if cost.stack) or _of_the_model(run) or _in_gaps(run)
     loops = tuple(loader.iterated_at for loader in run.loaders if not loader.is_training and loader.iterated_at)
     known = {(loop.file, loop.function) for loop in loops}
     groups = _below(lines, _classes(run))
@@ -90,6 +91,11 @@ def _of_the_model(run: Run) -> tuple[LineCost, ...]:
     """Return what of the gaps between epochs is in the model: a deep run may take a validation by hand for a gap."""
     classes = _classes(run)
     return costs(run, Phase.EPOCH_GAP, keep=lambda cost: any(_is_part(frame, classes) for frame in cost.stack))
+
+
+def _in_gaps(run: Run) -> tuple[LineCost, ...]:
+    """Return what lies between epochs, where no line of a validation is known."""
+    return tuple(cost for cost in costs(run, Phase.EPOCH_GAP) if cost.stack)
 
 
 def _classes(run: Run) -> frozenset[str]:

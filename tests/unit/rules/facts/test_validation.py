@@ -41,3 +41,13 @@ def test_fixes_of_the_input_are_named_where_loaders_take_some_of_it():
         made, run = truth(*lines)
         found = RULE.check(run, made.breakdown, ())
         assert bool(found.fixes) is named
+
+
+def test_what_follows_one_call_of_the_model_by_hand_is_named():
+    lines = (
+        line(1.0, ("train.py", 18, "cluster"), ("train.py", 29, "<module>"), phase=Phase.EPOCH_GAP, leaf="torch"),
+        line(0.02, ("train.py", 28, "<module>"), phase=Phase.EPOCH_GAP, leaf="torch"),
+    )
+    made = example(step_ms=50, n=100, forward=40, outside_s={Phase.VALIDATION: 9.0}, lines=lines)
+    found = RULE.check(made.run, made.breakdown, ())
+    assert found is not None and found.location == Frame("train.py", 18, "cluster")
