@@ -227,6 +227,8 @@ def _is_new(source: SourceFile, node: ast.expr, makers: Container[str]) -> bool:
 def _is_put_together(source: SourceFile, loop: RowLoop, name: str) -> bool:
     """Return whether all that is done with a list of tensors is to make one of them, or to add them up."""
     scope = source.scope(loop.node)
+    if any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in ast.walk(source.tree)):
+        return False
     for node in ast.walk(source.tree if isinstance(scope, ast.Module) else scope):
         if not isinstance(node, ast.Name) or node.id != name or not isinstance(node.ctx, ast.Load):
             continue

@@ -487,6 +487,13 @@ LEFT = {
             x[i] = feats[i].sum() + y.sum()  # <<
         return x
         """,
+    "a list that others see": """
+        global SEEN
+        SEEN = []
+        for row in feats:
+            SEEN.append(row.sum())  # <<
+        return torch.stack(SEEN)
+        """,
     "a property": """
         class Rows:
             @property
