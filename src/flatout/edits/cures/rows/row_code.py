@@ -116,11 +116,15 @@ def _place(result: RowResult, loop: RowLoop, number: str) -> str:
 
 
 def _kept(work: RowWork, result: RowResult, values: str) -> Iterator[str]:
-    if result.target is not None:
-        yield f"{_place(result, work.loop, f':{work.count}')} = {values}"
+    place = _place(result, work.loop, f":{work.count}") if result.target is not None else ""
+    if place and not result.in_numpy:
+        yield f"{place} = {values}"
         return
     values = f"{values}.double()" if result.kind == "float" else values
     values = values if result.kind == "tensor" else f"{values}.tolist()"
+    if place:
+        yield f"{place} = {values}"
+        return
     if result.adds:
         each = fresh_name(work.source, "each")
         yield f"for {each} in {values}:"

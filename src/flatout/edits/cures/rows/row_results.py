@@ -1,7 +1,7 @@
 """Where the results of a loop over rows go: written into an array by the number of the row, or added to a list."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from flatout.edits.cures.rows.row_aliases import names_alike
@@ -23,6 +23,7 @@ _NEW = frozenset(
     f"torch.{name}"
     for name in ("zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "tensor")
 )
+_ARRAYS = frozenset(f"numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
 _NEW_METHODS = frozenset({"new_zeros", "new_ones", "new_full", "new_empty", "clone"})
 _SAME = frozenset({"to", "cpu", "cuda", "float", "double", "half", "long", "int", "bool", "contiguous"})
 _PUT_TOGETHER = frozenset({"torch.stack", "torch.cat", "torch.tensor", "torch.concat"})
@@ -40,6 +41,7 @@ class RowResult:
         is_single: whether a value is seen to be a single number, without a dimension.
         adds: whether it is added to a sum.
         is_fixed: whether it is the same number in each turn, which is in sight.
+        in_numpy: whether it is a number written to an array of NumPy's.
     """
 
     value: ast.expr
@@ -49,6 +51,7 @@ class RowResult:
     is_single: bool
     adds: bool = False
     is_fixed: bool = False
+    in_numpy: bool = False
 
 
 def row_results(source: SourceFile, loop: RowLoop) -> tuple[list[ast.stmt], list[RowResult]]:
@@ -67,7 +70,10 @@ def _result(source: SourceFile, loop: RowLoop, node: ast.stmt) -> RowResult | No
         target = node.targets[0]
         if is_plain(target.value) and _is_numbered(source, loop, target):
             value, kind = unwrapped(source, node.value)
-            return RowResult(value, kind, target, target.value, is_single(source, value))
+            in_numpy = kind != "tensor" and _is_made_here(
+                source, source.scope(node), ast.unparse(target.value), _ARRAYS
+            )
+            return RowResult(value, kind, target, target.value, is_single(source, value), in_numpy=in_numpy)
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and isinstance(node.target, ast.Name):
         value, kind = unwrapped(source, node.value)
         is_fixed = isinstance(value, ast.Constant) and type(value.value) in (int, float)
@@ -149,7 +155,8 @@ def refused_result(project: Project, source: SourceFile, loop: RowLoop, result: 
         return f"a row of {into} may be read that an earlier turn has written to"
     scope = source.scope(loop.node)
     read: list[ast.expr] = [*facts.outer.values(), *_wholes(facts, into)]
-    if isinstance(result.into, ast.Name) and _is_made_here(source, scope, result.into.id, is_sum=result.adds):
+    makers = _ARRAYS if result.in_numpy else _NEW
+    if isinstance(result.into, ast.Name) and _is_made_here(source, scope, result.into.id, makers, is_sum=result.adds):
         tainted, escapes = names_alike(project, source, scope, result.into.id)
         for each in read:
             is_elsewhere = isinstance(each, ast.Attribute) or _root(each) not in _bound(source, scope)
@@ -188,7 +195,9 @@ def _bound(source: SourceFile, scope: ast.AST) -> set[str]:
     return given | {node.id for node in names if isinstance(node.ctx, ast.Store)}
 
 
-def _is_made_here(source: SourceFile, scope: ast.AST, name: str, *, is_sum: bool) -> bool:
+def _is_made_here(
+    source: SourceFile, scope: ast.AST, name: str, makers: Container[str], *, is_sum: bool = False
+) -> bool:
     """Return whether a variable is a new tensor of torch's wherever it is bound; a sum may begin as a number."""
     stored = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == name]
     stored = [node for node in stored if not isinstance(node.ctx, ast.Load)]
@@ -201,23 +210,25 @@ def _is_made_here(source: SourceFile, scope: ast.AST, name: str, *, is_sum: bool
     if len(stored) != len(bound) or any(isinstance(each, ast.arg) and each.arg == name for each in given):
         return False
     shared = [node for node in ast.walk(source.tree) if isinstance(node, ast.Global | ast.Nonlocal)]
-    is_new = all(_is_new(source, each) or (is_sum and isinstance(each, ast.Constant)) for each in bound)
+    is_new = all(_is_new(source, each, makers) or (is_sum and isinstance(each, ast.Constant)) for each in bound)
     return bool(bound) and is_new and not any(name in each.names for each in shared)
 
 
-def _is_new(source: SourceFile, node: ast.expr) -> bool:
+def _is_new(source: SourceFile, node: ast.expr, makers: Container[str]) -> bool:
     if not isinstance(node, ast.Call) or any(each.arg == "out" for each in node.keywords):
         return False
-    if source.names.dotted(node.func) in _NEW:
+    if source.names.dotted(node.func) in makers:
         return True
-    if not isinstance(node.func, ast.Attribute) or source.names.dotted(node.func):
+    if not isinstance(node.func, ast.Attribute) or source.names.dotted(node.func) or makers is _ARRAYS:
         return False
-    return node.func.attr in _NEW_METHODS or (node.func.attr in _SAME and _is_new(source, node.func.value))
+    return node.func.attr in _NEW_METHODS or (node.func.attr in _SAME and _is_new(source, node.func.value, makers))
 
 
 def _is_put_together(source: SourceFile, loop: RowLoop, name: str) -> bool:
     """Return whether all that is done with a list of tensors is to make one of them, or to add them up."""
     scope = source.scope(loop.node)
+    if any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in ast.walk(source.tree)):
+        return False
     for node in ast.walk(source.tree if isinstance(scope, ast.Module) else scope):
         if not isinstance(node, ast.Name) or node.id != name or not isinstance(node.ctx, ast.Load):
             continue

@@ -487,6 +487,13 @@ LEFT = {
             x[i] = feats[i].sum() + y.sum()  # <<
         return x
         """,
+    "a list that others see": """
+        global SEEN
+        SEEN = []
+        for row in feats:
+            SEEN.append(row.sum())  # <<
+        return torch.stack(SEEN)
+        """,
     "a property": """
         class Rows:
             @property
@@ -898,7 +905,30 @@ def test_a_loop_of_the_module(tmp_path):
     torch.testing.assert_close(spaces[0]["near"], spaces[1]["near"])
 
 
-def test_an_array_of_numpy_is_filled_by_the_loop(tmp_path):
+@pytest.mark.parametrize("kind", ["float", "int", "bool", "np.float32"])
+@pytest.mark.parametrize("value", ["(feats[i] - bank).norm(dim=1).min().item()", "float(bank.mv(feats[i]).argmax())"])
+def test_an_array_of_numpy_is_filled_with_numbers(tmp_path, kind, value):
+    text = f"""
+    import numpy as np
+    import torch
+
+    def run(feats, bank):
+        near = np.zeros(len(feats) + 1, dtype={kind})
+        for i in range(len(feats)):
+            near[i] = {value}  # <<
+        return near
+    """
+    after, left = edited(tmp_path, "whole-rows", text)
+    assert left == "" and ".tolist()" in after
+    spaces = [{}, {}]
+    for code, space in zip((dedent(text), after), spaces, strict=True):
+        exec(compile(code, "train.py", "exec"), space)
+    for num in (0, 1, 9):
+        one, other = (space["run"](*[each.detach() for each in inputs(num)[:2]]) for space in spaces)
+        assert one.dtype == other.dtype and numpy.allclose(one, other, rtol=1e-5)
+
+
+def test_an_array_of_numpy_takes_no_tensors(tmp_path):
     text = """
     import numpy as np
     import torch
@@ -906,12 +936,8 @@ def test_an_array_of_numpy_is_filled_by_the_loop(tmp_path):
     def run(feats, bank):
         near = np.zeros(len(feats))
         for i in range(len(feats)):
-            near[i] = (feats[i] - bank).norm(dim=1).min().item()  # <<
+            near[i] = (feats[i] - bank).norm(dim=1).min()  # <<
         return near
     """
     after, left = edited(tmp_path, "whole-rows", text)
-    spaces = [{}, {}]
-    for code, space in zip((dedent(text), after or dedent(text)), spaces, strict=True):
-        exec(compile(code, "train.py", "exec"), space)
-    given = [each.detach() for each in inputs()[:2]]
-    assert numpy.allclose(*(space["run"](*given) for space in spaces)), left
+    assert after == "" and "near" in left
