@@ -161,6 +161,7 @@ def patch(
         where=caller_line,
         depth=2 * prefetch,
         on_change=on_change,
+        wrap=site.wrap,
     )
     site.loaders = plan.shares.all
     site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", functools.partial(_iterating, site, plan, streams))

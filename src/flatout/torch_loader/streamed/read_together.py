@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 from flatout.torch_loader.predicted.random_streams import StreamState, at_one_place
 from flatout.torch_loader.streamed.batch_digest import digest_of
 from flatout.torch_loader.streamed.loose_streams import undrawn
+from flatout.torch_loader.streamed.stream_place import Place
 from flatout.torch_loader.streamed.stream_reader import StreamReader
 from flatout.torch_loader.streamed.stream_worker import Delivered, ReadJob
 from flatout.torch_loader.streamed.streamed_loader import StreamedLoader
+from flatout.watch.dataset_state import same
 
 __all__ = ["ReadTogether"]
 
@@ -18,6 +20,7 @@ class _ReadHere(NamedTuple):
     digest: int
     end: tuple[StreamState, ...]  # where the other process is to leave the streams
     loose: list[bool]  # the streams that stand elsewhere there, and are not drawn from
+    place: Place  # where the stream is to be there
 
 
 class ReadTogether:
@@ -40,7 +43,7 @@ class ReadTogether:
             start = self._kept.streams.advanced(now, tuple([_ELSEWHERE * each for each in still]))
             loose = [not each for each in undrawn(start, now)]
             end = tuple([one if each else other for each, one, other in zip(still, start, end, strict=True)])
-        self._here[number] = _ReadHere(digest_of(batch), end, loose)
+        self._here[number] = _ReadHere(digest_of(batch), end, loose, self._kept.origin.place.seen)
         self._reader.give(ReadJob(number, start, sent=False))
 
     def against(self, *, wait: bool) -> str:
@@ -60,6 +63,8 @@ class ReadTogether:
 
     def _agree(self, number: int, ours: _ReadHere, theirs: Delivered) -> bool:
         if theirs.ended or theirs.digest != ours.digest or len(theirs.end) != len(ours.end):
+            return False
+        if not same(theirs.place, ours.place):
             return False
         begins = number > 0 or at_one_place(self._reader.opened(), self._begun)
         return begins and at_one_place(theirs.end, ours.end)

@@ -9,6 +9,8 @@ delivered; then the script goes on alone, exactly where it would be.
 """
 
 import contextlib
+import functools
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -22,10 +24,12 @@ from flatout.torch_loader.streamed.batch_digest import digest_of
 from flatout.torch_loader.streamed.delivered_batches import DeliveredBatches
 from flatout.torch_loader.streamed.loose_streams import undrawn
 from flatout.torch_loader.streamed.read_together import ReadTogether
+from flatout.torch_loader.streamed.stream_place import BEGINNING, shared_nodes
 from flatout.torch_loader.streamed.stream_reader import StreamReader
 from flatout.torch_loader.streamed.stream_worker import Delivered, ReadJob
 from flatout.torch_loader.streamed.streamed_loader import StreamedLoader, StreamPlan
 from flatout.units import format_ms
+from flatout.watch.dataset_state import same
 from flatout.watch.main_thread import off_main_thread
 
 __all__ = ["StreamPass", "walk"]
@@ -59,6 +63,7 @@ class StreamPass:
         self._stage: Callable[[StreamPass, Any], Any] = StreamPass._both
         self.finished = False
         kept.user = weakref.ref(self)
+        kept.plan.passes.add(self)
         iterator._next_data = self.next_data
         iterator._batches = self
 
@@ -78,6 +83,12 @@ class StreamPass:
         except _LOST:
             return None
         return self._peeked
+
+    def leave(self, dataset: Any) -> None:
+        """Read here what was delivered, where `dataset` is about to begin anew and is made of what this pass reads."""
+        kept = self._kept
+        if self._stage is StreamPass._ahead and shared_nodes(dataset, kept.origin.place.nodes):
+            self._catch_up(self._delivered.index, kept.streams.read())
 
     # -- stages: each is a way to get the next batch --------------------------------------------------------------
 
@@ -101,6 +112,7 @@ class StreamPass:
             kept.steps.note(kept.streams.words_of_each(self._left, now))
         batch = self._read_here(index)
         against = kept.origin.changed_by_reading() if self._number else kept.set_up(self._loader)
+        against = against or kept.drawn_in_threads(now)
         if must_stay(batch):
             against = against or "has batches that lie on a device, or are parts of larger memory"
         if against:
@@ -108,7 +120,7 @@ class StreamPass:
             return batch
         self._left = kept.streams.read()
         try:
-            self._read_too(batch, now)
+            self._read_too(batch, now, index)
         except _LOST:
             self._lose()
         except Exception as error:  # of what the batch is made of
@@ -149,14 +161,14 @@ class StreamPass:
         self._kept.took(time.perf_counter() - start, self._number)
         return batch
 
-    def _read_too(self, batch: Any, now: tuple[StreamState, ...]) -> None:
+    def _read_too(self, batch: Any, now: tuple[StreamState, ...], index: Any) -> None:
         """Have a batch that began from `now` read by the other process, too; see whether the next are to be taken."""
         kept = self._kept
         kept.batch_bytes = max(kept.batch_bytes, bytes_of(batch))
         self._together.add(self._number, batch, now, self._left)
         self._number += 1
         if kept.proven:
-            self._go_ahead()
+            self._go_ahead(index)
             return
         against = self._together.against(wait=False)
         is_worth_it = kept.here_s >= _WORTH_S
@@ -166,12 +178,12 @@ class StreamPass:
         if against or self._number >= _TOGETHER:
             self._stand_back(against or "is read no faster by another process")
         elif self._number >= _PROOFS and len(self._together) <= _LAG and is_worth_it:
-            self._go_ahead()
+            self._go_ahead(index)
 
     # -- the other process reads ahead ----------------------------------------------------------------------------
 
-    def _go_ahead(self) -> None:
-        self._delivered = DeliveredBatches(self._left)
+    def _go_ahead(self, index: Any) -> None:
+        self._delivered = DeliveredBatches(self._left, self._kept.origin.place.keep(), index)
         self._stage = StreamPass._ahead
         self._fill()
 
@@ -200,8 +212,9 @@ class StreamPass:
         if not kept.origin.holds():
             self._changed()
             return None
-        if found.against:
-            kept.give_up(found.against)
+        against = found.against or kept.drawn_in_threads(start, found.end)
+        if against:
+            kept.give_up(against)
             return None
         kept.waited(time.perf_counter() - began)
         if found.failed or not (self._delivered.files_stand(found.files) and self._unpacked(found)):
@@ -225,6 +238,8 @@ class StreamPass:
         settled = kept.streams.settled(now, start, found.end)
         self._left = tuple([here if each else to for each, here, to in zip(still, now, settled, strict=True)])
         kept.streams.write(self._left, now)
+        if found.place is not None:
+            kept.origin.place.write(found.place)
         if found.ended:
             self._go_alone(StreamPass._over)
             kept.end_pass()
@@ -259,8 +274,11 @@ class StreamPass:
             ChangedTooLate: it is not what was delivered.
         """
         streams, end, again = self._kept.streams, self._delivered.base, True
-        delivered = self._delivered
+        delivered, place = self._delivered, self._kept.origin.place
+        reached = place.seen
         self._go_alone()
+        if len(delivered) and delivered.place is not None:
+            place.put_back(delivered.place)
         try:
             for words, digest in delivered:
                 streams.write(streams.advanced(end, words))
@@ -268,6 +286,8 @@ class StreamPass:
                 end = streams.read()
                 if not again:
                     break
+            place.take()
+            again = again and same(place.seen, reached)
         except Exception:  # StopIteration, too
             again = False
         finally:
@@ -292,8 +312,22 @@ class StreamPass:
         self._reader.end()
 
 
+def _beginning(plan: StreamPlan, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what is called in place of `original`, where a stream of Hugging Face's begins anew."""
+
+    def begin(dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        for each in [*plan.passes]:
+            each.leave(dataset)
+        return original(dataset, *args, **kwargs)
+
+    return begin
+
+
 def walk(loader: Any, plan: StreamPlan, original: Callable[[Any], Any]) -> Any:
     """Return the iterator that `original` gives for a pass over `loader`, which reads a stream without workers."""
+    if plan.wrap is not None and BEGINNING.partition(":")[0] in sys.modules:
+        plan.wrap(BEGINNING, functools.partial(_beginning, plan))
+        plan.wrap = None
     kept = plan.of(loader)
     reader = kept.begin(loader)
     iterator = original(loader)

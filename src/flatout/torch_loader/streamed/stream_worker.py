@@ -19,6 +19,7 @@ from flatout.torch_loader.predicted.batch_transport import BatchArena, Parcel
 from flatout.torch_loader.predicted.random_streams import StreamSet, StreamState, WordCounts
 from flatout.torch_loader.streamed.batch_digest import digest_of
 from flatout.torch_loader.streamed.diverted_output import DivertedOutput
+from flatout.torch_loader.streamed.stream_place import Place, StreamPlace
 from flatout.watch.files.opened_files import FileMark, OpenedFiles
 from flatout.watch.own_generators import generators_in
 from flatout.watch.state_watch import StateWatch
@@ -71,6 +72,7 @@ class Delivered(NamedTuple):
         against: what speaks against it, an empty string for nothing.
         files: that were opened for it, as they were then.
         words: of the step before it, as they were told.
+        place: where the stream is after it, as it notes that in itself.
     """
 
     number: int
@@ -83,6 +85,7 @@ class Delivered(NamedTuple):
     against: str = ""
     files: tuple[tuple[str, FileMark], ...] = ()
     words: WordCounts = ()
+    place: Place | None = None
 
 
 def streams_of(loader: Any, met: list[Any]) -> StreamSet:
@@ -129,6 +132,7 @@ class _StreamWorker:
         self._pipe, self._arena, self._loader, self._streams = pipe, arena, loader, streams
         self._output, self._ear = output, OpenedFiles()
         self._watch: StateWatch | None = None
+        self._place: StreamPlace | None = None
         self._end: tuple[StreamState, ...] = ()
         self._sent = 0
 
@@ -151,7 +155,9 @@ class _StreamWorker:
         except BaseException:  # read in the script's process it raises what the script knows
             failed = True
         if self._watch is None:  # what the stream sets up for itself, it has set up by now
-            self._watch = StateWatch(roots_of(self._loader), files="passed")
+            self._place = place = StreamPlace(self._loader.dataset)
+            roots = [*roots_of(self._loader), *place.others]
+            self._watch = StateWatch(roots, lambda: place.left_out, files="passed")
             self._streams = streams_of(self._loader, self._watch.graph.met.generators)
         self._end = self._streams.read()
         self._deliver(job, batch, Delivered(job.number, self._end, ended=ended, failed=failed, words=job.words))
@@ -159,6 +165,8 @@ class _StreamWorker:
     def _deliver(self, job: ReadJob, batch: Any, found: Delivered) -> None:
         against, files = self._against(job), tuple(self._ear.taken().items())
         found = found._replace(against=against, files=files)
+        if self._place is not None and not (found.failed or against):
+            found = found._replace(place=self._place.read()[0])
         if not (found.ended or found.failed or against):
             try:
                 found = self._with(job, batch, found)
@@ -176,7 +184,8 @@ class _StreamWorker:
         return found._replace(digest=digest, slot=slot, parcel=parcel if job.sent else None)
 
     def _against(self, job: ReadJob) -> str:
-        changed = "" if self._watch is None else self._watch.look()
+        changed = "" if self._place is None else self._place.stands()
+        changed = changed or ("" if self._watch is None else self._watch.look())
         if changed:
             return f"changes while it is read: {changed}"
         if self._ear.written:

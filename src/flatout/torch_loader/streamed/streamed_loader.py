@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flatout.torch_loader.predicted.predicted_loader import undrawable
-from flatout.torch_loader.predicted.random_streams import StreamSet, unpredictable
+from flatout.torch_loader.predicted.random_streams import StreamSet, StreamState, at_one_place, unpredictable
 from flatout.torch_loader.predicted.worker_shares import WorkerShare, WorkerShares
+from flatout.torch_loader.streamed.closing_code import closing_code
 from flatout.torch_loader.streamed.loose_streams import LooseStreams
 from flatout.torch_loader.streamed.step_words import StepWords
+from flatout.torch_loader.streamed.stream_origin import StreamOrigin
+from flatout.torch_loader.streamed.stream_place import StreamPlace
 from flatout.torch_loader.streamed.stream_reader import StreamReader
 from flatout.torch_loader.streamed.stream_worker import streams_of
-from flatout.torch_loader.worker_origins import WorkerOrigin
 from flatout.watch.batch_side_effects import keeps_results, unfollowed
 from flatout.watch.dataset_state import unsafe
 from flatout.watch.main_thread import off_main_thread
@@ -37,7 +39,9 @@ class StreamPlan:
     where: Callable[[], str]  # the line of the script that walks a loader
     depth: int = 4  # batches that are read ahead
     on_change: str = "stop"
+    wrap: Callable[[str, Any], object] | None = None  # replaces an attribute of a package while the plan acts
     loaders: Any = field(default_factory=weakref.WeakKeyDictionary)  # loader -> what is kept of it
+    passes: Any = field(default_factory=weakref.WeakSet)  # that have a process
 
     def of(self, loader: Any) -> "StreamedLoader":
         """Return what is kept of a loader."""
@@ -77,11 +81,11 @@ class StreamedLoader:
         self.streams, self.steps, self.loose = StreamSet([]), StepWords(), LooseStreams()
         self.here_s, self.batch_bytes, self.proven = 0.0, 0, False
         self.user: weakref.ref[Any] | None = None
-        self._origin: WorkerOrigin | None = None
+        self._origin: StreamOrigin | None = None
         self._counts = _Counts()
 
     @property
-    def origin(self) -> WorkerOrigin:
+    def origin(self) -> StreamOrigin:
         """Return what the process is a copy of."""
         assert self._origin is not None
         return self._origin
@@ -95,6 +99,7 @@ class StreamedLoader:
         self._counts.waits, self._counts.waited_s = 0, 0.0
         try:
             against = unsafe(loader.dataset, loader.collate_fn, generators=False) or undrawable(loader)
+            against = against or _closing(loader)
             against = against or self._look(loader)
             if not against:
                 num_bytes, hang_s = self.batch_bytes or _FIRST_BYTES, max(_HANG_S, _HANG_TIMES * self.here_s)
@@ -112,7 +117,7 @@ class StreamedLoader:
         if self._origin is None or not self._origin.begins(loader):
             if not available():
                 return "may change unseen"
-            self._origin = WorkerOrigin(loader, self.plan.on_change)
+            self._origin = StreamOrigin(loader, self.plan.on_change)
             keeps = "keeps results of functions (lru_cache)" if keeps_results(*_things(loader)) else ""
             against = unfollowed(self._origin) or keeps
             if against:
@@ -122,6 +127,11 @@ class StreamedLoader:
         if not against:
             self.streams = streams_of(loader, met)
         return against
+
+    def drawn_in_threads(self, before: tuple[StreamState, ...], after: tuple[StreamState, ...] | None = None) -> str:
+        """Return that threads of the stream may have drawn random numbers, in any order; "" where nothing was drawn."""
+        still = not self.origin.place.in_threads or at_one_place(before, after or self.streams.read())
+        return "" if still else "draws random numbers while threads of its own read several sources"
 
     def took(self, took_s: float, number: int) -> None:
         """Note what batch `number` of a pass took here."""
@@ -158,6 +168,11 @@ class StreamedLoader:
         if not self.share.reason:
             self.share.reason = why if why.startswith(self._name) else f"{self._name} {why}"
             self.plan.stand_back(self.share.reason)
+
+
+def _closing(loader: Any) -> str:
+    found = closing_code(loader.dataset, *StreamPlace(loader.dataset).nodes)
+    return f"runs code where its pass ends ({found}), which sees how far it was read" if found else ""
 
 
 def _things(loader: Any) -> tuple[Any, ...]:

@@ -1,0 +1,38 @@
+"""What the process that reads a stream ahead is a copy of, and whether the script's own is still like that."""
+
+from typing import Any
+
+from flatout.torch_loader.streamed.stream_place import StreamPlace
+from flatout.torch_loader.worker_origins import WorkerOrigin
+
+__all__ = ["StreamOrigin"]
+
+
+class StreamOrigin(WorkerOrigin):
+    """As of workers; where a stream notes in itself where it is, that is followed, and nobody else may change it.
+
+    Attributes:
+        place: where it is.
+    """
+
+    def __init__(self, loader: Any, on_change: str = "stop") -> None:
+        """Take everything as it is now."""
+        self.place = StreamPlace(loader.dataset)
+        super().__init__(loader, on_change, left_out=self.place.left_out, instead=self.place.others)
+
+    def begins(self, loader: Any) -> bool:
+        """Return whether a process that is forked now for a pass over `loader` would be the same, but for its place."""
+        if self.place.stands():
+            return False
+        self.place.take()
+        return super().begins(loader)
+
+    def holds(self, batches: int = 1) -> bool:
+        """Return whether everything is as it was, as far as is seen at once; for every batch."""
+        self.changed = self.changed or self.place.touched()
+        return super().holds(batches)
+
+    def changed_by_reading(self) -> str:
+        """Return what reading a batch has changed besides where the stream is, an empty string for nothing."""
+        self.place.take()
+        return super().changed_by_reading()

@@ -1,0 +1,269 @@
+"""Where a stream of Hugging Face `datasets` is, as it notes that in itself for `state_dict()`.
+
+Such a stream counts, for each sample, in a dictionary that it has as `_state_dict`. Another process that reads it ahead
+counts there; of each batch it tells what the dictionary holds after it, and the script's process writes that into its
+own. So `state_dict()`, a pickle or a copy of the stream say where the batch is that the script has received. Its parts
+have dictionaries of their own, which the script does not ask for: some are theirs alone, and count what threads of the
+stream have read ahead. All else of the parts has to stay as it is.
+"""
+
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from flatout.watch.components import attributes_of, is_own, parts
+from flatout.watch.dataset_state import same
+
+__all__ = ["BEGINNING", "KeptPlace", "Place", "StreamPlace", "shared_nodes"]
+
+_MODULE, _STREAM, _NODE, _COUNTS = (
+    "datasets.iterable_dataset",
+    "IterableDataset",
+    "_BaseExamplesIterable",
+    "_state_dict",
+)
+BEGINNING = "datasets.iterable_dataset:IterableDataset._prepare_ex_iterable_for_iteration"
+"""What such a stream calls as it begins, or one that is made of the same parts."""
+
+_TRACK, _CURRENT = "datasets.utils.track", "last_item"  # the file that is read, which messages name
+_ITEMS, _DEPTH = 1000, 3
+_LEAVES = (str, bytes, int, float, complex, bool, type(None))
+
+
+@dataclass(frozen=True)
+class _Ref:
+    number: int
+
+
+class Place(NamedTuple):
+    """What the dictionaries hold: of each its kind and items, those inside others by their numbers.
+
+    Attributes:
+        roots: what each stream has as `_state_dict`.
+        containers: dictionaries as lists of pairs, and lists.
+    """
+
+    roots: list[Any]
+    containers: list[tuple[str, list[Any]]]
+
+
+class KeptPlace(NamedTuple):
+    """The dictionaries themselves, and what they held."""
+
+    roots: list[Any]
+    held: list[tuple[Any, Any]]
+
+
+class StreamPlace:
+    """The parts of the streams that a data set reads, and where they are.
+
+    Attributes:
+        nodes: the parts.
+        others: all that they are made of besides, each with what it is called.
+        in_threads: several sources are read by threads that run the script's code, which may draw in any order.
+        seen: where they were when that was asked or written last.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        """Find them in a data set, which is one itself or holds some; there may be none."""
+        self.nodes, kinds = _nodes_in(dataset), _kinds()
+        self._streams = [node for node in self.nodes if isinstance(node, kinds[:1])]
+        self.in_threads = any(map(_has_own_code, _in_threads(self.nodes)))
+        self._fixed = [_but_counts(node) for node in self.nodes]
+        self.others = self._others()
+        self.seen, self._objects = self.read()
+
+    @property
+    def left_out(self) -> list[Any]:
+        """Return what is not to be watched by others: `touched` tells of it."""
+        counts = [vars(node)[_COUNTS] for node in self.nodes if vars(node).get(_COUNTS) is not None]
+        return [*self.nodes, *counts, *self._objects]
+
+    def _others(self) -> list[tuple[str, Any]]:
+        inner = {id(node) for node in self.nodes}
+        found = [
+            (f"{type(node).__name__}.{name}", value)
+            for node, fixed in zip(self.nodes, self._fixed, strict=True)
+            for name, value in fixed.items()
+            if id(value) not in inner and not isinstance(value, _LEAVES)
+        ]
+        kinds = {type(node): None for node in self.nodes}
+        return [*found, *((kind.__name__, kind) for kind in kinds)]
+
+    def read(self) -> tuple[Place, list[Any]]:
+        """Return what the dictionaries hold now, and the dictionaries.
+
+        Raises:
+            TypeError: they hold something of which nobody knows whether it stays as it is.
+        """
+        numbers: dict[int, int] = {}
+        objects: list[Any] = []
+
+        def told(value: Any) -> Any:
+            if type(value) in (dict, list):
+                if id(value) not in numbers:
+                    numbers[id(value)] = len(objects)
+                    objects.append(value)
+                return _Ref(numbers[id(value)])
+            return _plain(value)
+
+        roots = [told(vars(stream).get(_COUNTS)) for stream in self._streams]
+        containers: list[tuple[str, list[Any]]] = []
+        while len(containers) < len(objects):
+            each = objects[len(containers)]
+            items = (
+                [(_plain(key), told(value)) for key, value in each.items()] if type(each) is dict else map(told, each)
+            )
+            containers.append((type(each).__name__, list(items)))
+        return Place(roots, containers), objects
+
+    def take(self) -> None:
+        """Take it that they are where they are now."""
+        self.seen, self._objects = self.read()
+
+    def stands(self) -> str:
+        """Return what the parts have another of, besides where they are; an empty string for nothing."""
+        for node, fixed in zip(self.nodes, self._fixed, strict=True):
+            now = _but_counts(node)
+            if now.keys() != fixed.keys() or any(now[name] is not fixed[name] for name in fixed):
+                names = [name for name in {**fixed, **now} if now.get(name, node) is not fixed.get(name, node)]
+                return f"{type(node).__name__}.{names[0]}"
+        return ""
+
+    def touched(self) -> str:
+        """Return what somebody else has changed since `take` or `write`, an empty string for nothing."""
+        if not self.nodes:
+            return ""
+        changed = self.stands()
+        if changed:
+            return changed
+        now, objects = self.read()
+        alike = len(objects) == len(self._objects) and all(map(_is, objects, self._objects))
+        return "" if alike and same(now, self.seen) else f"{type(self.nodes[0]).__name__}.{_COUNTS}"
+
+    def write(self, place: Place) -> None:
+        """Let them be at `place`; dictionaries that are there stay the same ones."""
+        if not self.nodes:
+            return
+        writing = _Writing(place)
+        for stream, root in zip(self._streams, place.roots, strict=True):
+            vars(stream)[_COUNTS] = writing.written(root, vars(stream).get(_COUNTS))
+        self.take()
+
+    def keep(self) -> KeptPlace:
+        """Return what `put_back` takes."""
+        return KeptPlace(
+            [vars(each).get(_COUNTS) for each in self._streams], [(one, one.copy()) for one in self._objects]
+        )
+
+    def put_back(self, kept: KeptPlace) -> None:
+        """Let them be where they were."""
+        for each, held in kept.held:
+            each.clear()
+            each.update(held) if type(each) is dict else each.extend(held)
+        for stream, root in zip(self._streams, kept.roots, strict=True):
+            vars(stream)[_COUNTS] = root
+        self.take()
+
+
+class _Writing:
+    """One place, as it is written."""
+
+    def __init__(self, place: Place) -> None:
+        self._containers = place.containers
+        self._made: dict[int, Any] = {}
+        self._used: set[int] = set()
+
+    def written(self, value: Any, there: Any) -> Any:
+        """Return a value of the place; `there`: what stands where it is to stand."""
+        if not isinstance(value, _Ref):
+            return value
+        if value.number in self._made:
+            return self._made[value.number]
+        kind, items = self._containers[value.number]
+        reusable = type(there).__name__ == kind and id(there) not in self._used
+        into: Any = there if reusable else {"dict": dict, "list": list}[kind]()
+        self._made[value.number] = into
+        self._used.add(id(into))
+        before = into.copy()
+        if kind == "dict":
+            filled = {key: self.written(item, before.get(key)) for key, item in items}
+            into.clear()
+            into.update(filled)
+        else:
+            before += [None] * len(items)
+            into[:] = [self.written(item, old) for item, old in zip(items, before, strict=False)]
+        return into
+
+
+def shared_nodes(dataset: Any, nodes: list[Any]) -> bool:
+    """Return whether a stream is made of some of `nodes`."""
+    there = {id(node) for node in nodes}
+    return any(id(node) in there for node in _within([dataset], _kinds()))
+
+
+def _nodes_in(dataset: Any) -> list[Any]:
+    kinds = _kinds()
+    if not kinds:
+        return []
+    return list(_within([part for part in parts(dataset) if isinstance(part, kinds[0])], kinds))
+
+
+def _kinds() -> tuple[Any, ...]:
+    """Return the classes of streams and of their parts; none where the package is not there, or another one."""
+    module = sys.modules.get(_MODULE)
+    tracked = sys.modules.get(_TRACK)
+    found = (
+        *(getattr(module, name, None) for name in (_STREAM, _NODE)),
+        *(getattr(tracked, name, None) for name in ("TrackedIterableFromGenerator", "tracked_list")),
+    )
+    known = all(isinstance(each, type) for each in found) and hasattr(found[0], BEGINNING.rpartition(".")[2])
+    return found if known else ()
+
+
+def _within(streams: list[Any], kinds: tuple[Any, ...]) -> Iterator[Any]:
+    """Yield streams and what they are made of, each once, in an order that is the same in another process."""
+    seen: set[int] = set()
+    queue = [(each, 0) for each in streams]
+    while queue:
+        node, depth = queue.pop(0)
+        inner: list[Any] = []
+        if isinstance(node, kinds) and id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            inner, depth = [*(attributes_of(node) or {}).values()], 0
+        if isinstance(node, list | tuple | dict) and len(node) <= _ITEMS and depth < _DEPTH:
+            inner += node.values() if isinstance(node, dict) else node
+        queue += [(each, depth + 1) for each in inner]
+
+
+def _in_threads(nodes: list[Any]) -> list[Any]:
+    """Return what is read by threads: sources of which one sample each is read ahead."""
+    several = [each for node in nodes for each in vars(node).get("ex_iterables", ())]
+    return [*several, *(vars(node)["ex_iterable"] for node in nodes if "max_input_shards" in vars(node))]
+
+
+def _has_own_code(node: Any) -> bool:
+    functions = [part for part in parts(node) if isinstance(part, types.FunctionType)]
+    return any(is_own(str(each.__globals__.get("__name__", ""))) for each in functions)
+
+
+def _but_counts(node: Any) -> dict[str, Any]:
+    """Return what a part has besides where it is; of a list, its items too."""
+    own = {name: value for name, value in vars(node).items() if name not in (_COUNTS, _CURRENT)}
+    return own | {str(number): each for number, each in enumerate(node)} if isinstance(node, list) else own
+
+
+def _plain(value: Any) -> Any:
+    numpy = sys.modules["numpy"]
+    if isinstance(value, _LEAVES) or (isinstance(value, tuple) and all(isinstance(each, _LEAVES) for each in value)):
+        return value
+    if isinstance(value, numpy.ndarray | numpy.generic) and not value.dtype.hasobject:
+        return value.copy()
+    raise TypeError(f"where the stream is, it says by an object of {type(value).__name__}")
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
