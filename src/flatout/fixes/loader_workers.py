@@ -161,7 +161,6 @@ def patch(
         where=caller_line,
         depth=2 * prefetch,
         on_change=on_change,
-        wrap=site.wrap,
     )
     site.loaders = plan.shares.all
     site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", functools.partial(_iterating, site, plan, streams))
@@ -171,10 +170,11 @@ def _iterating(site: "Site", plan: "HandoverPlan", streams: "StreamPlan", origin
     """Return what gives the iterator of a loader, in place of `original`."""
     from flatout.torch_loader.handover import Handover
     from flatout.torch_loader.streamed.stream_pass import walk
+    from flatout.torch_loader.streamed.stream_refusal import is_stream, stream_refusal
     from flatout.torch_loader.worker_resizing import WorkerResizing
 
     def iterate(loader: Any) -> Any:
-        if _is_stream(loader) and plan.predict and not _unusual_stream(loader):
+        if is_stream(loader) and plan.predict and not stream_refusal(loader):
             return walk(loader, streams, original)
         try:
             why = _refusal(loader, plan)
@@ -218,49 +218,18 @@ def _refusal(loader: Any, plan: "HandoverPlan") -> str:
     return unsafe(loader.dataset, loader.collate_fn, generators=alone) or shares_generator(loader)
 
 
-def _is_stream(loader: Any) -> bool:
-    from torch.utils.data import IterableDataset
-
-    return isinstance(loader.dataset, IterableDataset)
-
-
-def _unusual_stream(loader: Any) -> str:
-    """Return why no other process may read the stream of `loader` ahead, by what it is; empty: one may."""
-    from torch.utils.data import DataLoader, IterDataPipe
-
-    from flatout.watch.dataset_state import in_a_worker
-
-    if loader.num_workers:
-        return f"reads a stream, of which workers ({loader.num_workers}) read a part each: others would read others"
-    if isinstance(loader.dataset, IterDataPipe) or type(loader)._get_iterator is not DataLoader._get_iterator:
-        return "reads a stream in a way of its own"
-    return "was left alone before" if in_a_worker() else _unusual_start(loader)
-
-
-def _unusual_start(loader: Any) -> str:
-    """Return why processes are not started for `loader` as torch does it by itself, an empty string for nothing."""
-    import multiprocessing
-    import sys
-
-    method = multiprocessing.get_start_method(allow_none=True)
-    if sys.platform != "linux" or method not in (None, "fork"):
-        return f"would start its workers as new processes ({method or sys.platform})"
-    if loader.multiprocessing_context is not None or loader.timeout or not getattr(loader, "in_order", True):
-        return "asks for a way to start workers, a timeout or batches out of order"
-    return ""
-
-
 def _unusual(loader: Any) -> str:
     """Return why `loader` is not one of torch's map-style loaders, long enough, that forks if it starts anything."""
     from torch.utils.data import MapDataPipe
 
     from flatout.torch_loader.reseeding import only_seeds
+    from flatout.torch_loader.streamed.stream_refusal import is_stream, stream_refusal, unusual_start
 
-    if _is_stream(loader):
-        return _unusual_stream(loader) or "reads a stream, which is left as it is"
+    if is_stream(loader):
+        return stream_refusal(loader) or "reads a stream, which is left as it is"
     if isinstance(loader.dataset, MapDataPipe):
         return "reads a data pipe"
-    why = _unusual_start(loader)
+    why = unusual_start(loader)
     if why:
         return why
     if loader.num_workers and (loader.persistent_workers or not only_seeds(loader.worker_init_fn)):

@@ -1,7 +1,10 @@
 """What the process that reads a stream ahead is a copy of, and whether the script's own is still like that."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from flatout.torch_loader.predicted.random_streams import StreamState, at_one_place
+from flatout.torch_loader.streamed.stream_memory import StreamMemory
 from flatout.torch_loader.streamed.stream_place import StreamPlace
 from flatout.torch_loader.worker_origins import WorkerOrigin
 
@@ -13,16 +16,18 @@ class StreamOrigin(WorkerOrigin):
 
     Attributes:
         place: where it is.
+        memory: its passes, as long as nothing else has changed.
     """
 
-    def __init__(self, loader: Any, on_change: str = "stop") -> None:
-        """Take everything as it is now."""
+    def __init__(self, loader: Any, on_change: str = "stop", room: Any = None) -> None:
+        """Take everything as it is now; `room`: as in `StreamMemory`."""
+        self.memory = StreamMemory(room)
         self.place = StreamPlace(loader.dataset)
         super().__init__(loader, on_change, left_out=self.place.left_out, instead=self.place.others)
 
     def begins(self, loader: Any) -> bool:
         """Return whether a process that is forked now for a pass over `loader` would be the same, but for its place."""
-        if self.place.stands():
+        if self.place.differs():
             return False
         self.place.take()
         return super().begins(loader)
@@ -30,7 +35,12 @@ class StreamOrigin(WorkerOrigin):
     def holds(self, batches: int = 1) -> bool:
         """Return whether everything is as it was, as far as is seen at once; for every batch."""
         self.changed = self.changed or self.place.touched()
-        return super().holds(batches)
+        return not self.place.begun_anew() and super().holds(batches)
+
+    def drawn_in_threads(self, before: Sequence[StreamState], after: Sequence[StreamState]) -> str:
+        """Return that threads of the stream may have drawn random numbers, in any order; "" where nothing was drawn."""
+        still = not self.place.in_threads or at_one_place(before, after)
+        return "" if still else "draws random numbers while threads of its own read several sources"
 
     def changed_by_reading(self) -> str:
         """Return what reading a batch has changed besides where the stream is, an empty string for nothing."""

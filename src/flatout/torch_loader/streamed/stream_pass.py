@@ -9,8 +9,6 @@ delivered; then the script goes on alone, exactly where it would be.
 """
 
 import contextlib
-import functools
-import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from flatout.torch_loader.streamed.batch_digest import digest_of
 from flatout.torch_loader.streamed.delivered_batches import DeliveredBatches
 from flatout.torch_loader.streamed.loose_streams import undrawn
 from flatout.torch_loader.streamed.read_together import ReadTogether
-from flatout.torch_loader.streamed.stream_place import BEGINNING, shared_nodes
+from flatout.torch_loader.streamed.stream_memory import KeptReader
 from flatout.torch_loader.streamed.stream_reader import StreamReader
 from flatout.torch_loader.streamed.stream_worker import Delivered, ReadJob
 from flatout.torch_loader.streamed.streamed_loader import StreamedLoader, StreamPlan
@@ -40,6 +38,7 @@ _LAG = 1  # batches that the other process may be behind by when it takes over
 _TRIED = 16  # batches, after which it is known whether they are worth handing over: some come out of a buffer
 _WORTH_S = 1e-3  # a batch that is read sooner costs about as much to receive
 _LOST = (EOFError, OSError, WorkerHangsError)
+_SETTINGS = "is read under other settings"
 _IN_A_THREAD = "is read in another thread, while the main one may draw random numbers"
 
 
@@ -50,7 +49,7 @@ class StreamPass:
         finished: no process reads for it any more.
     """
 
-    def __init__(self, iterator: Any, loader: Any, kept: StreamedLoader, reader: StreamReader) -> None:
+    def __init__(self, iterator: Any, loader: Any, kept: StreamedLoader, reader: StreamReader | KeptReader) -> None:
         """Take over the reading of batches for `iterator`, torch's single-process one, which has just begun."""
         self._loader, self._kept, self._reader = loader, kept, reader
         self._here, self._indices = BatchHere(iterator), iterator._sampler_iter
@@ -63,7 +62,6 @@ class StreamPass:
         self._stage: Callable[[StreamPass, Any], Any] = StreamPass._both
         self.finished = False
         kept.user = weakref.ref(self)
-        kept.plan.passes.add(self)
         iterator._next_data = self.next_data
         iterator._batches = self
 
@@ -83,12 +81,6 @@ class StreamPass:
         except _LOST:
             return None
         return self._peeked
-
-    def leave(self, dataset: Any) -> None:
-        """Read here what was delivered, where `dataset` is about to begin anew and is made of what this pass reads."""
-        kept = self._kept
-        if self._stage is StreamPass._ahead and shared_nodes(dataset, kept.origin.place.nodes):
-            self._catch_up(self._delivered.index, kept.streams.read())
 
     # -- stages: each is a way to get the next batch --------------------------------------------------------------
 
@@ -112,7 +104,7 @@ class StreamPass:
             kept.steps.note(kept.streams.words_of_each(self._left, now))
         batch = self._read_here(index)
         against = kept.origin.changed_by_reading() if self._number else kept.set_up(self._loader)
-        against = against or kept.drawn_in_threads(now)
+        against = against or kept.origin.drawn_in_threads(now, kept.streams.read())
         if must_stay(batch):
             against = against or "has batches that lie on a device, or are parts of larger memory"
         if against:
@@ -149,7 +141,9 @@ class StreamPass:
         origin = self._kept.origin
         if not self._number or origin.holds(0):
             return ""
-        return f"changes while it is walked: {origin.changed}" if origin.changed else "is read under other settings"
+        if origin.changed:
+            return f"changes while it is walked: {origin.changed}"
+        return "is read elsewhere, too, in the middle of a pass" if origin.place.begun_anew() else _SETTINGS
 
     def _read_here(self, index: Any) -> Any:
         start = time.perf_counter()
@@ -197,6 +191,7 @@ class StreamPass:
         kept, reader, began = self._kept, self._reader, time.perf_counter()
         against = _IN_A_THREAD if off_main_thread() else self._together.against(wait=True)
         if against:
+            self._late(against == _IN_A_THREAD or not isinstance(reader, KeptReader))
             kept.give_up(against)
             return None
         kept.proven = True
@@ -212,7 +207,7 @@ class StreamPass:
         if not kept.origin.holds():
             self._changed()
             return None
-        against = found.against or kept.drawn_in_threads(start, found.end)
+        against = found.against or kept.origin.drawn_in_threads(start, found.end)
         if against:
             kept.give_up(against)
             return None
@@ -240,11 +235,14 @@ class StreamPass:
         kept.streams.write(self._left, now)
         if found.place is not None:
             kept.origin.place.write(found.place)
+        kept.origin.memory.heard(found.files)
         if found.ended:
+            self._late(kept.origin.memory.end(found.place))
             self._go_alone(StreamPass._over)
             kept.end_pass()
             raise StopIteration
         batch, self._peeked = self._peeked, None
+        kept.origin.memory.add(batch, found.digest, found.place, drew=not all(still))
         reader.taken(self._number)
         self._delivered.add(found.words, found.digest)
         self._number += 1
@@ -253,6 +251,16 @@ class StreamPass:
         with contextlib.suppress(*_LOST):  # seen at the next batch
             self._fill()
         return batch
+
+    def _late(self, right: bool) -> None:
+        """Say so where batches that came from memory may not have been right.
+
+        Raises:
+            ChangedTooLate: they may not.
+        """
+        if not right:
+            self._reader.end()
+            self._kept.origin.too_late("what the stream reads", in_this_pass=False)
 
     # -- what goes wrong ------------------------------------------------------------------------------------------
 
@@ -275,9 +283,9 @@ class StreamPass:
         """
         streams, end, again = self._kept.streams, self._delivered.base, True
         delivered, place = self._delivered, self._kept.origin.place
-        reached = place.seen
+        reached, anew = place.seen, place.keep() if place.begun_anew() else None
         self._go_alone()
-        if len(delivered) and delivered.place is not None:
+        if delivered.place is not None:
             place.put_back(delivered.place)
         try:
             for words, digest in delivered:
@@ -292,6 +300,8 @@ class StreamPass:
             again = False
         finally:
             streams.write(now)
+            if anew is not None:
+                place.put_back(anew)
         if not again:
             self._kept.origin.too_late("what the stream reads")
 
@@ -307,27 +317,14 @@ class StreamPass:
     def _go_alone(self, stage: Any = None) -> None:
         """End the other process."""
         self._stage, self.finished = stage or StreamPass._alone, True
+        self._kept.origin.memory.leave()
         self._peeked = None
         self._delivered = DeliveredBatches()
         self._reader.end()
 
 
-def _beginning(plan: StreamPlan, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what is called in place of `original`, where a stream of Hugging Face's begins anew."""
-
-    def begin(dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        for each in [*plan.passes]:
-            each.leave(dataset)
-        return original(dataset, *args, **kwargs)
-
-    return begin
-
-
 def walk(loader: Any, plan: StreamPlan, original: Callable[[Any], Any]) -> Any:
     """Return the iterator that `original` gives for a pass over `loader`, which reads a stream without workers."""
-    if plan.wrap is not None and BEGINNING.partition(":")[0] in sys.modules:
-        plan.wrap(BEGINNING, functools.partial(_beginning, plan))
-        plan.wrap = None
     kept = plan.of(loader)
     reader = kept.begin(loader)
     iterator = original(loader)

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from flatout.watch.components import attributes_of, is_own, parts
+from flatout.watch.components import is_own, parts
 from flatout.watch.dataset_state import same
 
-__all__ = ["BEGINNING", "KeptPlace", "Place", "StreamPlace", "shared_nodes"]
+__all__ = ["KeptPlace", "Place", "StreamPlace"]
 
 _MODULE, _STREAM, _NODE, _COUNTS = (
     "datasets.iterable_dataset",
@@ -24,10 +24,8 @@ _MODULE, _STREAM, _NODE, _COUNTS = (
     "_BaseExamplesIterable",
     "_state_dict",
 )
-BEGINNING = "datasets.iterable_dataset:IterableDataset._prepare_ex_iterable_for_iteration"
-"""What such a stream calls as it begins, or one that is made of the same parts."""
-
 _TRACK, _CURRENT = "datasets.utils.track", "last_item"  # the file that is read, which messages name
+_RENEWED = frozenset((_COUNTS, _CURRENT, "_interleaved", "_original_state_dict"))  # whenever a stream begins
 _ITEMS, _DEPTH = 1000, 3
 _LEAVES = (str, bytes, int, float, complex, bool, type(None))
 
@@ -50,9 +48,9 @@ class Place(NamedTuple):
 
 
 class KeptPlace(NamedTuple):
-    """The dictionaries themselves, and what they held."""
+    """The dictionaries themselves, of all parts, and what those of the streams held."""
 
-    roots: list[Any]
+    counts: list[Any]
     held: list[tuple[Any, Any]]
 
 
@@ -70,16 +68,16 @@ class StreamPlace:
         """Find them in a data set, which is one itself or holds some; there may be none."""
         self.nodes, kinds = _nodes_in(dataset), _kinds()
         self._streams = [node for node in self.nodes if isinstance(node, kinds[:1])]
+        self._ordered = [*self._streams, *(node for node in self.nodes if not isinstance(node, kinds[:1]))]
         self.in_threads = any(map(_has_own_code, _in_threads(self.nodes)))
         self._fixed = [_but_counts(node) for node in self.nodes]
         self.others = self._others()
-        self.seen, self._objects = self.read()
+        self.take()
 
     @property
     def left_out(self) -> list[Any]:
         """Return what is not to be watched by others: `touched` tells of it."""
-        counts = [vars(node)[_COUNTS] for node in self.nodes if vars(node).get(_COUNTS) is not None]
-        return [*self.nodes, *counts, *self._objects]
+        return [*self.nodes, *(each for each in self._counts if each is not None), *self._objects]
 
     def _others(self) -> list[tuple[str, Any]]:
         inner = {id(node) for node in self.nodes}
@@ -92,38 +90,16 @@ class StreamPlace:
         kinds = {type(node): None for node in self.nodes}
         return [*found, *((kind.__name__, kind) for kind in kinds)]
 
-    def read(self) -> tuple[Place, list[Any]]:
-        """Return what the dictionaries hold now, and the dictionaries.
+    def take(self) -> None:
+        """Take it that they are where they are now.
 
         Raises:
-            TypeError: they hold something of which nobody knows whether it stays as it is.
+            TypeError: they say so by something of which nobody knows whether it stays as it is.
         """
-        numbers: dict[int, int] = {}
-        objects: list[Any] = []
+        self._counts = list(map(_counts_of, self._ordered))
+        self.seen, self._objects = _read(self._counts[: len(self._streams)])
 
-        def told(value: Any) -> Any:
-            if type(value) in (dict, list):
-                if id(value) not in numbers:
-                    numbers[id(value)] = len(objects)
-                    objects.append(value)
-                return _Ref(numbers[id(value)])
-            return _plain(value)
-
-        roots = [told(vars(stream).get(_COUNTS)) for stream in self._streams]
-        containers: list[tuple[str, list[Any]]] = []
-        while len(containers) < len(objects):
-            each = objects[len(containers)]
-            items = (
-                [(_plain(key), told(value)) for key, value in each.items()] if type(each) is dict else map(told, each)
-            )
-            containers.append((type(each).__name__, list(items)))
-        return Place(roots, containers), objects
-
-    def take(self) -> None:
-        """Take it that they are where they are now."""
-        self.seen, self._objects = self.read()
-
-    def stands(self) -> str:
+    def differs(self) -> str:
         """Return what the parts have another of, besides where they are; an empty string for nothing."""
         for node, fixed in zip(self.nodes, self._fixed, strict=True):
             now = _but_counts(node)
@@ -134,14 +110,18 @@ class StreamPlace:
 
     def touched(self) -> str:
         """Return what somebody else has changed since `take` or `write`, an empty string for nothing."""
-        if not self.nodes:
-            return ""
-        changed = self.stands()
-        if changed:
-            return changed
-        now, objects = self.read()
+        if not self.nodes or (changed := self.differs()):
+            return changed if self.nodes else ""
+        now, objects = _read(self._counts[: len(self._streams)])
         alike = len(objects) == len(self._objects) and all(map(_is, objects, self._objects))
-        return "" if alike and same(now, self.seen) else f"{type(self.nodes[0]).__name__}.{_COUNTS}"
+        return "" if alike and same(now, self.seen) else f"{type(self._streams[0]).__name__}.{_COUNTS}"
+
+    def begun_anew(self) -> bool:
+        """Return whether somebody else has begun to read since `take` or `write`: parts then have other dictionaries.
+
+        Those that this pass counts in are as they were; it goes on in the new ones.
+        """
+        return not all(map(_is, self._counts, map(_counts_of, self._ordered)))
 
     def write(self, place: Place) -> None:
         """Let them be at `place`; dictionaries that are there stay the same ones."""
@@ -149,23 +129,44 @@ class StreamPlace:
             return
         writing = _Writing(place)
         for stream, root in zip(self._streams, place.roots, strict=True):
-            vars(stream)[_COUNTS] = writing.written(root, vars(stream).get(_COUNTS))
+            vars(stream)[_COUNTS] = writing.written(root, _counts_of(stream))
         self.take()
 
     def keep(self) -> KeptPlace:
         """Return what `put_back` takes."""
-        return KeptPlace(
-            [vars(each).get(_COUNTS) for each in self._streams], [(one, one.copy()) for one in self._objects]
-        )
+        return KeptPlace(list(map(_counts_of, self._ordered)), [(each, each.copy()) for each in self._objects])
 
     def put_back(self, kept: KeptPlace) -> None:
-        """Let them be where they were."""
+        """Let them be where they were, in the same dictionaries."""
         for each, held in kept.held:
             each.clear()
             each.update(held) if type(each) is dict else each.extend(held)
-        for stream, root in zip(self._streams, kept.roots, strict=True):
-            vars(stream)[_COUNTS] = root
+        for node, counts in zip(self._ordered, kept.counts, strict=True):
+            if _COUNTS in vars(node):
+                vars(node)[_COUNTS] = counts
         self.take()
+
+
+def _read(roots: list[Any]) -> tuple[Place, list[Any]]:
+    """Return what dictionaries hold, and all that are in them, each once."""
+    numbers: dict[int, int] = {}
+    objects: list[Any] = []
+
+    def told(value: Any) -> Any:
+        if type(value) in (dict, list):
+            if id(value) not in numbers:
+                numbers[id(value)] = len(objects)
+                objects.append(value)
+            return _Ref(numbers[id(value)])
+        return _plain(value)
+
+    found = [told(root) for root in roots]
+    containers: list[tuple[str, list[Any]]] = []
+    while len(containers) < len(objects):
+        each = objects[len(containers)]
+        items = [(_plain(key), told(value)) for key, value in each.items()] if type(each) is dict else map(told, each)
+        containers.append((type(each).__name__, list(items)))
+    return Place(found, containers), objects
 
 
 class _Writing:
@@ -198,12 +199,6 @@ class _Writing:
         return into
 
 
-def shared_nodes(dataset: Any, nodes: list[Any]) -> bool:
-    """Return whether a stream is made of some of `nodes`."""
-    there = {id(node) for node in nodes}
-    return any(id(node) in there for node in _within([dataset], _kinds()))
-
-
 def _nodes_in(dataset: Any) -> list[Any]:
     kinds = _kinds()
     if not kinds:
@@ -219,7 +214,7 @@ def _kinds() -> tuple[Any, ...]:
         *(getattr(module, name, None) for name in (_STREAM, _NODE)),
         *(getattr(tracked, name, None) for name in ("TrackedIterableFromGenerator", "tracked_list")),
     )
-    known = all(isinstance(each, type) for each in found) and hasattr(found[0], BEGINNING.rpartition(".")[2])
+    known = all(isinstance(each, type) for each in found)
     return found if known else ()
 
 
@@ -233,8 +228,8 @@ def _within(streams: list[Any], kinds: tuple[Any, ...]) -> Iterator[Any]:
         if isinstance(node, kinds) and id(node) not in seen:
             seen.add(id(node))
             yield node
-            inner, depth = [*(attributes_of(node) or {}).values()], 0
-        if isinstance(node, list | tuple | dict) and len(node) <= _ITEMS and depth < _DEPTH:
+            inner, depth = [*_but_counts(node).values()], 0
+        elif isinstance(node, list | tuple | dict) and len(node) <= _ITEMS and depth < _DEPTH:
             inner += node.values() if isinstance(node, dict) else node
         queue += [(each, depth + 1) for each in inner]
 
@@ -252,7 +247,7 @@ def _has_own_code(node: Any) -> bool:
 
 def _but_counts(node: Any) -> dict[str, Any]:
     """Return what a part has besides where it is; of a list, its items too."""
-    own = {name: value for name, value in vars(node).items() if name not in (_COUNTS, _CURRENT)}
+    own = {name: value for name, value in vars(node).items() if name not in _RENEWED}
     return own | {str(number): each for number, each in enumerate(node)} if isinstance(node, list) else own
 
 
@@ -263,6 +258,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, numpy.ndarray | numpy.generic) and not value.dtype.hasobject:
         return value.copy()
     raise TypeError(f"where the stream is, it says by an object of {type(value).__name__}")
+
+
+def _counts_of(node: Any) -> Any:
+    return vars(node).get(_COUNTS)
 
 
 def _is(one: Any, other: Any) -> bool:

@@ -166,7 +166,8 @@ class _StreamWorker:
         against, files = self._against(job), tuple(self._ear.taken().items())
         found = found._replace(against=against, files=files)
         if self._place is not None and not (found.failed or against):
-            found = found._replace(place=self._place.read()[0])
+            self._place.take()
+            found = found._replace(place=self._place.seen)
         if not (found.ended or found.failed or against):
             try:
                 found = self._with(job, batch, found)
@@ -184,7 +185,7 @@ class _StreamWorker:
         return found._replace(digest=digest, slot=slot, parcel=parcel if job.sent else None)
 
     def _against(self, job: ReadJob) -> str:
-        changed = "" if self._place is None else self._place.stands()
+        changed = "" if self._place is None else self._place.differs()
         changed = changed or ("" if self._watch is None else self._watch.look())
         if changed:
             return f"changes while it is read: {changed}"

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flatout.torch_loader.predicted.predicted_loader import undrawable
-from flatout.torch_loader.predicted.random_streams import StreamSet, StreamState, at_one_place, unpredictable
+from flatout.torch_loader.predicted.random_streams import StreamSet, unpredictable
 from flatout.torch_loader.predicted.worker_shares import WorkerShare, WorkerShares
 from flatout.torch_loader.streamed.closing_code import closing_code
 from flatout.torch_loader.streamed.loose_streams import LooseStreams
 from flatout.torch_loader.streamed.step_words import StepWords
+from flatout.torch_loader.streamed.stream_memory import KeptBatches, KeptReader
 from flatout.torch_loader.streamed.stream_origin import StreamOrigin
 from flatout.torch_loader.streamed.stream_place import StreamPlace
 from flatout.torch_loader.streamed.stream_reader import StreamReader
@@ -21,7 +22,7 @@ from flatout.watch.main_thread import off_main_thread
 from flatout.watch.memory.object_graph import available
 from flatout.watch.own_generators import generators_in
 
-__all__ = ["StreamPlan", "StreamedLoader"]
+__all__ = ["StreamPlan", "StreamedLoader", "kept_batches"]
 
 _HANG_S, _HANG_TIMES = 60.0, 50  # a batch that takes this long, and so many times what it took here, never comes
 _FIRST_BYTES = 32 << 20  # of a batch of which nothing is known; what is not written takes no memory
@@ -39,9 +40,8 @@ class StreamPlan:
     where: Callable[[], str]  # the line of the script that walks a loader
     depth: int = 4  # batches that are read ahead
     on_change: str = "stop"
-    wrap: Callable[[str, Any], object] | None = None  # replaces an attribute of a package while the plan acts
+    room: Callable[[int, object], bool] | None = None  # takes memory for passes that are kept; None: none is
     loaders: Any = field(default_factory=weakref.WeakKeyDictionary)  # loader -> what is kept of it
-    passes: Any = field(default_factory=weakref.WeakSet)  # that have a process
 
     def of(self, loader: Any) -> "StreamedLoader":
         """Return what is kept of a loader."""
@@ -90,8 +90,8 @@ class StreamedLoader:
         assert self._origin is not None
         return self._origin
 
-    def begin(self, loader: Any) -> StreamReader | None:
-        """Return a process that begins a pass over `loader`, None where the pass is the script's own."""
+    def begin(self, loader: Any) -> StreamReader | KeptReader | None:
+        """Return a process, or memory, that begins a pass over `loader`; None where the pass is the script's own."""
         self.share.passes += 1
         user = self.user() if self.user is not None else None
         if self.share.reason or off_main_thread() or (user is not None and not user.finished):
@@ -101,6 +101,9 @@ class StreamedLoader:
             against = unsafe(loader.dataset, loader.collate_fn, generators=False) or undrawable(loader)
             against = against or _closing(loader)
             against = against or self._look(loader)
+            kept = None if against else self.origin.memory.reader(self.streams)
+            if kept is not None:
+                return kept
             if not against:
                 num_bytes, hang_s = self.batch_bytes or _FIRST_BYTES, max(_HANG_S, _HANG_TIMES * self.here_s)
                 return StreamReader(loader, self.streams, self.plan.depth, batch_bytes=num_bytes, hang_s=hang_s)
@@ -117,7 +120,7 @@ class StreamedLoader:
         if self._origin is None or not self._origin.begins(loader):
             if not available():
                 return "may change unseen"
-            self._origin = StreamOrigin(loader, self.plan.on_change)
+            self._origin = StreamOrigin(loader, self.plan.on_change, self.plan.room)
             keeps = "keeps results of functions (lru_cache)" if keeps_results(*_things(loader)) else ""
             against = unfollowed(self._origin) or keeps
             if against:
@@ -127,11 +130,6 @@ class StreamedLoader:
         if not against:
             self.streams = streams_of(loader, met)
         return against
-
-    def drawn_in_threads(self, before: tuple[StreamState, ...], after: tuple[StreamState, ...] | None = None) -> str:
-        """Return that threads of the stream may have drawn random numbers, in any order; "" where nothing was drawn."""
-        still = not self.origin.place.in_threads or at_one_place(before, after or self.streams.read())
-        return "" if still else "draws random numbers while threads of its own read several sources"
 
     def took(self, took_s: float, number: int) -> None:
         """Note what batch `number` of a pass took here."""
@@ -149,8 +147,9 @@ class StreamedLoader:
         Raises:
             ChangedTooLate: it has changed.
         """
-        counts = self._counts
-        if counts.waits >= _FEWEST and counts.waited_s > _LONGEST_WAIT * self.here_s * counts.waits:
+        counts, memory = self._counts, self.origin.memory
+        may_be_kept = self.plan.room is not None and not memory.reason
+        if not may_be_kept and counts.waits >= _FEWEST and counts.waited_s > _LONGEST_WAIT * self.here_s * counts.waits:
             self.give_up("is read no faster by another process")
         self.origin.end_pass()
 
@@ -168,6 +167,11 @@ class StreamedLoader:
         if not self.share.reason:
             self.share.reason = why if why.startswith(self._name) else f"{self._name} {why}"
             self.plan.stand_back(self.share.reason)
+
+
+def kept_batches(streamed: StreamedLoader) -> KeptBatches:
+    """Return how many batches are kept, and how many came from there."""
+    return KeptBatches() if streamed._origin is None else streamed._origin.memory.kept_batches
 
 
 def _closing(loader: Any) -> str:
