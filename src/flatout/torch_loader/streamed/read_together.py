@@ -6,7 +6,7 @@ from flatout.torch_loader.predicted.random_streams import StreamState, at_one_pl
 from flatout.torch_loader.streamed.batch_digest import digest_of
 from flatout.torch_loader.streamed.loose_streams import undrawn
 from flatout.torch_loader.streamed.stream_memory import KeptReader
-from flatout.torch_loader.streamed.stream_place import Place
+from flatout.torch_loader.streamed.stream_place import NotedPlace
 from flatout.torch_loader.streamed.stream_reader import StreamReader
 from flatout.torch_loader.streamed.stream_worker import Delivered, ReadJob
 from flatout.torch_loader.streamed.streamed_loader import StreamedLoader
@@ -21,7 +21,7 @@ class _ReadHere(NamedTuple):
     digest: int
     end: tuple[StreamState, ...]  # where the other process is to leave the streams
     loose: list[bool]  # the streams that stand elsewhere there, and are not drawn from
-    place: Place  # where the stream is to be there
+    place: NotedPlace  # where the stream is to be there
 
 
 class ReadTogether:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from flatout.torch_loader.predicted.batch_transport import Parcel
 from flatout.torch_loader.predicted.random_streams import StreamSet, StreamState
 from flatout.torch_loader.streamed.batch_digest import digest_of
-from flatout.torch_loader.streamed.stream_place import Place
+from flatout.torch_loader.streamed.stream_place import NotedPlace
 from flatout.torch_loader.streamed.stream_worker import Delivered, ReadJob
 from flatout.watch.files.opened_files import FileMark, are_as_before
 
@@ -43,7 +43,7 @@ class KeptBatches(NamedTuple):
 
 class _KeptBatch(NamedTuple):
     digest: int
-    place: Place | None
+    place: NotedPlace | None
     batch: Any = None
 
 
@@ -54,7 +54,7 @@ class _Record:
         self.batches: list[_KeptBatch] = []
         self.num_bytes = 0
         self.files: dict[str, FileMark] = {}
-        self.place: Place | None = None  # at the end
+        self.place: NotedPlace | None = None  # at the end
         self.drew, self.given = False, 0
 
     @property
@@ -89,7 +89,7 @@ class StreamMemory:
         self._served += 1
         return KeptReader(self._kept, streams)
 
-    def add(self, batch: Any, digest: int, place: Place | None, *, drew: bool) -> None:
+    def add(self, batch: Any, digest: int, place: NotedPlace | None, *, drew: bool) -> None:
         """Take the next batch of a pass; `drew`: a random stream has moved."""
         record = self._record
         if record is None:
@@ -126,7 +126,7 @@ class StreamMemory:
         """Take it that the rest of the pass is not heard of."""
         self._record = None
 
-    def end(self, place: Place | None) -> bool:
+    def end(self, place: NotedPlace | None) -> bool:
         """Take it that the pass is over, at `place`; return False where batches from memory may have been wrong."""
         record, before = self._record, self._whole
         self._record = None

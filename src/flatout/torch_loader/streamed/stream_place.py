@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from flatout.watch.components import is_own, parts
 from flatout.watch.dataset_state import same
 
-__all__ = ["KeptPlace", "Place", "StreamPlace"]
+__all__ = ["KeptPlace", "NotedPlace", "StreamPlace"]
 
 _MODULE, _STREAM, _NODE, _COUNTS = (
     "datasets.iterable_dataset",
@@ -35,7 +35,7 @@ class _Ref:
     number: int
 
 
-class Place(NamedTuple):
+class NotedPlace(NamedTuple):
     """What the dictionaries hold: of each its kind and items, those inside others by their numbers.
 
     Attributes:
@@ -123,7 +123,7 @@ class StreamPlace:
         """
         return not all(map(_is, self._counts, map(_counts_of, self._ordered)))
 
-    def write(self, place: Place) -> None:
+    def write(self, place: NotedPlace) -> None:
         """Let them be at `place`; dictionaries that are there stay the same ones."""
         if not self.nodes:
             return
@@ -147,7 +147,7 @@ class StreamPlace:
         self.take()
 
 
-def _read(roots: list[Any]) -> tuple[Place, list[Any]]:
+def _read(roots: list[Any]) -> tuple[NotedPlace, list[Any]]:
     """Return what dictionaries hold, and all that are in them, each once."""
     numbers: dict[int, int] = {}
     objects: list[Any] = []
@@ -166,13 +166,13 @@ def _read(roots: list[Any]) -> tuple[Place, list[Any]]:
         each = objects[len(containers)]
         items = [(_plain(key), told(value)) for key, value in each.items()] if type(each) is dict else map(told, each)
         containers.append((type(each).__name__, list(items)))
-    return Place(found, containers), objects
+    return NotedPlace(found, containers), objects
 
 
 class _Writing:
     """One place, as it is written."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: NotedPlace) -> None:
         self._containers = place.containers
         self._made: dict[int, Any] = {}
         self._used: set[int] = set()

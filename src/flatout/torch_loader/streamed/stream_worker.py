@@ -7,6 +7,7 @@ import contextlib
 import copy
 import ctypes
 import gc
+import mmap
 import os
 import pickle
 import signal
@@ -19,9 +20,10 @@ from flatout.torch_loader.predicted.batch_transport import BatchArena, Parcel
 from flatout.torch_loader.predicted.random_streams import StreamSet, StreamState, WordCounts
 from flatout.torch_loader.streamed.batch_digest import digest_of
 from flatout.torch_loader.streamed.diverted_output import DivertedOutput
-from flatout.torch_loader.streamed.stream_place import Place, StreamPlace
+from flatout.torch_loader.streamed.stream_place import NotedPlace, StreamPlace
 from flatout.watch.files.opened_files import FileMark, OpenedFiles
 from flatout.watch.own_generators import generators_in
+from flatout.watch.shared_locks import take_own_locks
 from flatout.watch.state_watch import StateWatch
 
 __all__ = ["Delivered", "Opened", "ReadJob", "Started", "read_stream", "roots_of", "streams_of"]
@@ -85,7 +87,7 @@ class Delivered(NamedTuple):
     against: str = ""
     files: tuple[tuple[str, FileMark], ...] = ()
     words: WordCounts = ()
-    place: Place | None = None
+    place: NotedPlace | None = None
 
 
 def streams_of(loader: Any, met: list[Any]) -> StreamSet:
@@ -106,10 +108,12 @@ def read_stream(
     loader: Any,
     streams: StreamSet,
     start: tuple[StreamState, ...],
+    ending: mmap.mmap,
 ) -> None:
     """Read batches as `pipe` asks for them, in a forked process, until its other end, `theirs`, is closed.
 
-    `start`: where the streams stood before the process was forked; Python seeds its own anew then.
+    `start`: where the streams stood before the process was forked; Python seeds its own anew then. It ends between two
+    batches, as soon as `ending` is set: the stream's code may have a lock that the script's process waits for.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the script gets, too
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -119,9 +123,10 @@ def read_stream(
     output = DivertedOutput({pipe.fileno()})
     sys.modules["torch"].set_num_threads(1)
     streams.write(start)
+    take_own_locks()
     gc.freeze()  # a look through all objects would copy every page that they lie in
     with contextlib.suppress(BaseException):  # what a stream raises as it begins is raised in the script's process
-        _StreamWorker(pipe, arena, loader, streams, output).run()
+        _StreamWorker(pipe, arena, loader, streams, output).run(lambda: ending[0] != 0)
     os._exit(0)  # no `finally`, no handler of the script's runs here
 
 
@@ -136,12 +141,12 @@ class _StreamWorker:
         self._end: tuple[StreamState, ...] = ()
         self._sent = 0
 
-    def run(self) -> None:
+    def run(self, is_to_end: Callable[[], bool]) -> None:
         """Begin, and read one batch after the other."""
         read = _begun(self._loader)
         self._send(Opened(self._streams.read()))
-        while True:
-            self._do(pickle.loads(self._pipe.recv_bytes()), read)
+        while (job := pickle.loads(self._pipe.recv_bytes())) is not None and not is_to_end():
+            self._do(job, read)
 
     def _do(self, job: ReadJob, read: Callable[[], Any]) -> None:
         start = self._streams.advanced(self._end, job.words) if job.start is None else job.start

@@ -185,7 +185,7 @@ class Threaded(Numbers):
 class Packed(Numbers):
     def __iter__(self):
         held = []
-        for number in range(self.length):
+        for number in range(6 * self.length):
             held += [number] * (number % 3)
             while len(held) >= 8:
                 yield torch.tensor(held[:8])
@@ -241,11 +241,7 @@ class Epochs(Numbers):
 
 class FromTheSystem(Numbers):
     def sample(self, number):
-        return number + int.from_bytes(os.urandom(2), "little") * 0 + os.getpid() % 2**30 * 0
-
-    def __iter__(self):
-        self.token = None
-        yield from super().__iter__()
+        return number + 0 * int.from_bytes(os.urandom(2), "little")
 
 
 class Failing(Numbers):
@@ -335,6 +331,7 @@ STREAMS = {
     "an own random generator": (HoldingRandom, {}, UNTOUCHED),
     "passes differ": (Epochs, {}, UNTOUCHED),
     "fewer each time": (FewerEachTime, {}, UNTOUCHED),
+    "asks the system": (FromTheSystem, {}, KEPT),
     "fails": (Failing, {}, ""),
     "its own iterator": (ItsOwnIterator, {}, ALONE),
     "notes its samples": (Logging, {}, ALONE),
@@ -453,10 +450,10 @@ class Drifting(Numbers):
 
     def __init__(self, name, at):
         super().__init__()
-        self.name, self.at = name, at
+        self.letters, self.at = [*name], at  # and no name, which would be followed
 
     def sample(self, number):
-        return number + (0 if number < self.at else os.stat(self.name).st_mtime_ns % 1000)
+        return number + (0 if number < self.at else os.stat("".join(self.letters)).st_mtime_ns % 1000)
 
 
 @pytest.mark.parametrize("at", [0, 20], ids=["from the first batch on", "later"])
