@@ -1,5 +1,6 @@
 """Streams (`IterableDataset`) without workers: read ahead by another process, and kept where passes are the same."""
 
+import re
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -50,9 +51,14 @@ class ServedStreams:
             return "a stream, not read yet"
         share, kept = known.share, kept_batches(known)
         if share.reason and not share.taken:
-            return f"left as it is: {share.reason}"
+            return f"left as it is: {_without_time(share.reason)}"
         read = f"a stream, read ahead by another process; {share.taken} of {share.asked} batches came from there"
         if kept.number:
             read += f", or from {kept.number} that are kept in {format_bytes(kept.num_bytes)} ({kept.given})"
         why = share.reason or (f"nothing is kept: {kept.reason}" if kept.reason else "")
         return f"{read}; {why}" if why else read
+
+
+def _without_time(reason: str) -> str:
+    """Return a reason without what was measured, which is another number in each run."""
+    return re.sub(r" in [\d.,]+ \S+, less than", " in less than", reason)
