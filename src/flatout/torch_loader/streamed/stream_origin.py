@@ -5,7 +5,7 @@ from typing import Any
 
 from flatout.torch_loader.predicted.random_streams import StreamState, at_one_place
 from flatout.torch_loader.streamed.stream_memory import StreamMemory
-from flatout.torch_loader.streamed.stream_place import StreamPlace
+from flatout.torch_loader.streamed.stream_place import StreamPlace, settings_of
 from flatout.torch_loader.worker_origins import WorkerOrigin
 
 __all__ = ["StreamOrigin"]
@@ -21,8 +21,9 @@ class StreamOrigin(WorkerOrigin):
 
     def __init__(self, loader: Any, on_change: str = "stop", room: Any = None) -> None:
         """Take everything as it is now; `room`: as in `StreamMemory`."""
-        self.memory = StreamMemory(room)
+        self._room, self.memory = room, StreamMemory(room)
         self.place = StreamPlace(loader.dataset)
+        self._settings = settings_of(self.place)
         super().__init__(loader, on_change, left_out=self.place.left_out, instead=self.place.others)
 
     def begins(self, loader: Any) -> bool:
@@ -30,6 +31,9 @@ class StreamOrigin(WorkerOrigin):
         if self.place.differs():
             return False
         self.place.take()
+        settings = settings_of(self.place)
+        if settings != self._settings:
+            self._settings, self.memory = settings, StreamMemory(self._room)
         return super().begins(loader)
 
     def holds(self, batches: int = 1) -> bool:

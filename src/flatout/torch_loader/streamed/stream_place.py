@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from flatout.watch.components import is_own, parts
+from flatout.watch.components import is_own, names_in, parts
 from flatout.watch.dataset_state import same
 
-__all__ = ["KeptPlace", "NotedPlace", "StreamPlace"]
+__all__ = ["KeptPlace", "NotedPlace", "StreamPlace", "settings_of"]
 
 _MODULE, _STREAM, _NODE, _COUNTS = (
     "datasets.iterable_dataset",
@@ -24,6 +24,8 @@ _MODULE, _STREAM, _NODE, _COUNTS = (
     "_BaseExamplesIterable",
     "_state_dict",
 )
+_BEGINS = ("_epoch", "_starting_state_dict")  # what a stream reads as it begins, and at no other time
+_ASKED = {"epoch", *_BEGINS, "getattr", "vars", "__dict__", "attrgetter", "copy", "deepcopy", "dumps"}
 _TRACK, _CURRENT = "datasets.utils.track", "last_item"  # the file that is read, which messages name
 _RENEWED = frozenset((_COUNTS, _CURRENT, "_interleaved", "_original_state_dict"))  # whenever a stream begins
 _ITEMS, _DEPTH = 1000, 3
@@ -58,6 +60,7 @@ class StreamPlace:
     """The parts of the streams that a data set reads, and where they are.
 
     Attributes:
+        streams: those of them that are whole streams.
         nodes: the parts.
         others: all that they are made of besides, each with what it is called.
         in_threads: several sources are read by threads that run the script's code, which may draw in any order.
@@ -67,10 +70,11 @@ class StreamPlace:
     def __init__(self, dataset: Any) -> None:
         """Find them in a data set, which is one itself or holds some; there may be none."""
         self.nodes, kinds = _nodes_in(dataset), _kinds()
-        self._streams = [node for node in self.nodes if isinstance(node, kinds[:1])]
-        self._ordered = [*self._streams, *(node for node in self.nodes if not isinstance(node, kinds[:1]))]
-        self.in_threads = any(map(_has_own_code, _in_threads(self.nodes)))
-        self._fixed = [_but_counts(node) for node in self.nodes]
+        self.streams = [node for node in self.nodes if isinstance(node, kinds[:1])]
+        self._ordered = [*self.streams, *(node for node in self.nodes if not isinstance(node, kinds[:1]))]
+        self.in_threads = any(map(_own_code, _in_threads(self.nodes)))
+        self._renewed = _RENEWED if self.nodes and _asks(dataset) else _RENEWED.union(_BEGINS)
+        self._fixed = [_but(self._renewed, node) for node in self.nodes]
         self.others = self._others()
         self.take()
 
@@ -97,12 +101,12 @@ class StreamPlace:
             TypeError: they say so by something of which nobody knows whether it stays as it is.
         """
         self._counts = list(map(_counts_of, self._ordered))
-        self.seen, self._objects = _read(self._counts[: len(self._streams)])
+        self.seen, self._objects = _read(self._counts[: len(self.streams)])
 
     def differs(self) -> str:
         """Return what the parts have another of, besides where they are; an empty string for nothing."""
         for node, fixed in zip(self.nodes, self._fixed, strict=True):
-            now = _but_counts(node)
+            now = _but(self._renewed, node)
             if now.keys() != fixed.keys() or any(now[name] is not fixed[name] for name in fixed):
                 names = [name for name in {**fixed, **now} if now.get(name, node) is not fixed.get(name, node)]
                 return f"{type(node).__name__}.{names[0]}"
@@ -112,9 +116,9 @@ class StreamPlace:
         """Return what somebody else has changed since `take` or `write`, an empty string for nothing."""
         if not self.nodes or (changed := self.differs()):
             return changed if self.nodes else ""
-        now, objects = _read(self._counts[: len(self._streams)])
+        now, objects = _read(self._counts[: len(self.streams)])
         alike = len(objects) == len(self._objects) and all(map(_is, objects, self._objects))
-        return "" if alike and same(now, self.seen) else f"{type(self._streams[0]).__name__}.{_COUNTS}"
+        return "" if alike and same(now, self.seen) else f"{type(self.streams[0]).__name__}.{_COUNTS}"
 
     def begun_anew(self) -> bool:
         """Return whether somebody else has begun to read since `take` or `write`: parts then have other dictionaries.
@@ -128,7 +132,7 @@ class StreamPlace:
         if not self.nodes:
             return
         writing = _Writing(place)
-        for stream, root in zip(self._streams, place.roots, strict=True):
+        for stream, root in zip(self.streams, place.roots, strict=True):
             vars(stream)[_COUNTS] = writing.written(root, _counts_of(stream))
         self.take()
 
@@ -145,6 +149,13 @@ class StreamPlace:
             if _COUNTS in vars(node):
                 vars(node)[_COUNTS] = counts
         self.take()
+
+
+def settings_of(place: StreamPlace) -> list[Any]:
+    """Return what each stream will begin with; equal for equal ones. To go on from somewhere is equal to nothing."""
+    epoch, start = _BEGINS
+    own = [vars(stream) for stream in place.streams]
+    return [object() if each.get(start) is not None else int(each.get(epoch, 0)) for each in own]
 
 
 def _read(roots: list[Any]) -> tuple[NotedPlace, list[Any]]:
@@ -228,7 +239,7 @@ def _within(streams: list[Any], kinds: tuple[Any, ...]) -> Iterator[Any]:
         if isinstance(node, kinds) and id(node) not in seen:
             seen.add(id(node))
             yield node
-            inner, depth = [*_but_counts(node).values()], 0
+            inner, depth = [*_but(_RENEWED, node).values()], 0
         elif isinstance(node, list | tuple | dict) and len(node) <= _ITEMS and depth < _DEPTH:
             inner += node.values() if isinstance(node, dict) else node
         queue += [(each, depth + 1) for each in inner]
@@ -240,14 +251,20 @@ def _in_threads(nodes: list[Any]) -> list[Any]:
     return [*several, *(vars(node)["ex_iterable"] for node in nodes if "max_input_shards" in vars(node))]
 
 
-def _has_own_code(node: Any) -> bool:
-    functions = [part for part in parts(node) if isinstance(part, types.FunctionType)]
-    return any(is_own(str(each.__globals__.get("__name__", ""))) for each in functions)
+def _own_code(thing: Any) -> list[types.CodeType]:
+    functions = [part for part in parts(thing) if isinstance(part, types.FunctionType)]
+    return [each.__code__ for each in functions if is_own(str(each.__globals__.get("__name__", "")))]
 
 
-def _but_counts(node: Any) -> dict[str, Any]:
-    """Return what a part has besides where it is; of a list, its items too."""
-    own = {name: value for name, value in vars(node).items() if name not in _RENEWED}
+def _asks(dataset: Any) -> bool:
+    """Return whether code of the script's, which reads the stream, may ask in the middle of a pass how it began."""
+    named = [names_in(code) for code in _own_code(dataset)]
+    return any(_ASKED & (each.attributes | each.read) for each in named)
+
+
+def _but(names: frozenset[str], node: Any) -> dict[str, Any]:
+    """Return what a part has besides some `names`; of a list, its items too."""
+    own = {name: value for name, value in vars(node).items() if name not in names}
     return own | {str(number): each for number, each in enumerate(node)} if isinstance(node, list) else own
 
 

@@ -13,7 +13,6 @@ from flatout.torch_loader.streamed.loose_streams import LooseStreams
 from flatout.torch_loader.streamed.step_words import StepWords
 from flatout.torch_loader.streamed.stream_memory import KeptBatches, KeptReader
 from flatout.torch_loader.streamed.stream_origin import StreamOrigin
-from flatout.torch_loader.streamed.stream_place import StreamPlace
 from flatout.torch_loader.streamed.stream_reader import StreamReader
 from flatout.torch_loader.streamed.stream_worker import streams_of
 from flatout.watch.batch_side_effects import keeps_results, unfollowed
@@ -99,7 +98,6 @@ class StreamedLoader:
         self._counts.waits, self._counts.waited_s = 0, 0.0
         try:
             against = unsafe(loader.dataset, loader.collate_fn, generators=False) or undrawable(loader)
-            against = against or _closing(loader)
             against = against or self._look(loader)
             kept = None if against else self.origin.memory.reader(self.streams)
             if kept is not None:
@@ -122,7 +120,7 @@ class StreamedLoader:
                 return "may change unseen"
             self._origin = StreamOrigin(loader, self.plan.on_change, self.plan.room)
             keeps = "keeps results of functions (lru_cache)" if keeps_results(*_things(loader)) else ""
-            against = unfollowed(self._origin) or keeps
+            against = unfollowed(self._origin) or keeps or _closing(loader, self._origin)
             if against:
                 return against
         met = self._origin.graph.met.generators
@@ -174,8 +172,8 @@ def kept_batches(streamed: StreamedLoader) -> KeptBatches:
     return KeptBatches() if streamed._origin is None else streamed._origin.memory.kept_batches
 
 
-def _closing(loader: Any) -> str:
-    found = closing_code(loader.dataset, *StreamPlace(loader.dataset).nodes)
+def _closing(loader: Any, origin: StreamOrigin) -> str:
+    found = closing_code(loader.dataset, *origin.place.nodes)
     return f"runs code where its pass ends ({found}), which sees how far it was read" if found else ""
 
 

@@ -507,3 +507,24 @@ def test_a_fix_leaves_streams_to_the_one_that_reads_them():
 
 def test_what_was_not_read_yet_is_said():
     assert flatout.explain(flatout.compile_loader(DataLoader(Numbers(), 4))) == "a stream, not read yet"
+
+
+@pytest.mark.parametrize("told", ["nothing", "the epoch"])
+def test_a_stream_of_hugging_face_is_kept_where_nobody_tells_it_of_the_epoch(told):
+    datasets = pytest.importorskip("datasets")
+
+    def some(wrap):
+        begin()
+        rows = datasets.Dataset.from_dict({"x": [[each, each + 0.5] for each in range(40)]})
+        stream, seen = rows.to_iterable_dataset(num_shards=4).shuffle(seed=1, buffer_size=9).with_format("torch"), []
+        loader = wrap(DataLoader(stream, 4))
+        for number in range(6):
+            if told == "the epoch":
+                stream.set_epoch(number)
+            seen += [(batch["x"].clone(), stream.state_dict(), float(torch.rand(()))) for batch in loader]
+        return seen, random_states(), loader
+
+    plain, ours = some(untouched), some(flatout.compile_loader)
+    assert same(ours[0], plain[0])
+    assert undrawn(plain[1], ours[1])
+    assert (KEPT in flatout.explain(ours[2])) == (told == "nothing")

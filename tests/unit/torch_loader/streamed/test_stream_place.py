@@ -254,6 +254,24 @@ def test_an_error_comes_at_its_batch_and_the_stream_says_where():
     assert both(failed) > 2
 
 
+class AskingForItsEpoch(Packed):
+    """Tells each batch of the epoch, which the script may set at any time."""
+
+    def __iter__(self):
+        for row in self.source:
+            yield row["n"], self.source.epoch
+
+
+def test_code_that_asks_for_the_epoch_is_not_given_an_old_one():
+    from flatout.errors import ChangedTooLate
+
+    dataset = AskingForItsEpoch(stream())
+    with under("loader-workers", workers=2) as process, pytest.raises(ChangedTooLate, match="IterableDataset"):
+        for _ in DataLoader(dataset, 4):
+            if process.site.hits.get("DataLoader", 0) > 3:
+                dataset.source.set_epoch(7)
+
+
 @pytest.mark.parametrize(
     "disturb",
     [
@@ -263,8 +281,19 @@ def test_an_error_comes_at_its_batch_and_the_stream_says_where():
         lambda dataset: [*DataLoader(dataset, 8, collate_fn=list)],
         lambda dataset: [*DataLoader(dataset.filter(even), 8, collate_fn=list)],
         lambda dataset: [*DataLoader(stream(2, 300), 8, collate_fn=list)],
+        lambda dataset: dataset.set_epoch(7),
+        lambda dataset: dataset.load_state_dict(dataset.state_dict()),
     ],
-    ids=["begun again", "its first", "mapped", "another loader", "of the same parts", "another stream"],
+    ids=[
+        "begun again",
+        "its first",
+        "mapped",
+        "another loader",
+        "of the same parts",
+        "another stream",
+        "told of the epoch",
+        "told where to begin",
+    ],
 )
 def test_a_stream_that_is_read_elsewhere_in_the_middle_of_a_pass(disturb):
     def disturbed():
