@@ -16,6 +16,7 @@ stateful = pytest.importorskip("torchdata.stateful_dataloader")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # of torch 2.13, to torchdata 0.11
     pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker"),  # said where there is one core
 ]
 
