@@ -41,17 +41,18 @@ dies, hangs or raises; of a stream, all that was delivered of the pass is then r
 
 ## When it is wrong
 
-Left alone: streams that have workers, print, or change their data set as they go; samplers that are not torch's own;
-data sets that hold open files, database handles or tensors on a device, that change, write or ask for their worker
-while they are read, or hold what cannot be watched (Pillow images, iterators, writable maps); random samples that draw
-from OpenCV, a device, the system, or the generator that the sampler draws from; batches that take less than 0.4 ms (of
-a stream: 1 ms); start methods other than fork. `flatout patch` writes nothing for random samples: workers in the source
-would draw other numbers. Before each batch the data set is checked for changes ([how](../input.md), 1 to 30 us).
-Batches that workers made before a change (of files, too) are made anew in the training process; new workers start with
-the next pass, and none after three changes within passes. A loader that had workers gets batches of the data set as it
-was when the pass began; where its workers were taken away (`workers=0`) and it changes within a pass, the training
-stops with the name of what changed. Not seen: files that compiled code opens under names that the data set does not
-hold. Some batches are first made in a copy of the process.
+Left alone: streams that have workers, print, change their data set as they go (but for where a Hugging Face stream is),
+or have a `finally` that does more than closing; samplers that are not torch's own; data sets that hold open files,
+database handles or tensors on a device, that change, write or ask for their worker while they are read, or hold what
+cannot be watched (Pillow images, iterators, writable maps); random samples that draw from OpenCV, a device, the system,
+or the generator that the sampler draws from; batches that take less than 0.4 ms (of a stream: 1 ms); start methods
+other than fork. `flatout patch` writes nothing for random samples: workers in the source would draw other numbers.
+Before each batch the data set is checked for changes ([how](../input.md), 1 to 30 us). Batches that workers made before
+a change (of files, too) are made anew in the training process; new workers start with the next pass, and none after
+three changes within passes. A loader that had workers gets batches of the data set as it was when the pass began; where
+its workers were taken away (`workers=0`) and it changes within a pass, the training stops with the name of what
+changed. Not seen: files that compiled code opens under names that the data set does not hold. Some batches are first
+made in a copy of the process.
 """
 
 import functools
