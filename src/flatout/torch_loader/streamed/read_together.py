@@ -40,7 +40,7 @@ class ReadTogether:
 
     def add(self, number: int, batch: Any, now: tuple[StreamState, ...], end: tuple[StreamState, ...]) -> None:
         """Have a batch read by the other process that was read here, and led the streams from `now` to `end`."""
-        drew, place = not at_one_place(now, end), self._kept.origin.place.seen
+        drew, place = len(now) != len(end) or not at_one_place(now, end), self._kept.origin.place.seen
         start, loose = now, [False] * len(end)
         if number:  # what draws from no stream is to be the same wherever that stands
             still = undrawn(now, end)

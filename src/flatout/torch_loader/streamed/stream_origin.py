@@ -43,7 +43,8 @@ class StreamOrigin(WorkerOrigin):
 
     def drawn_in_threads(self, before: Sequence[StreamState], after: Sequence[StreamState]) -> str:
         """Return that threads of the stream may have drawn random numbers, in any order; "" where nothing was drawn."""
-        still = not self.place.in_threads or at_one_place(before, after)
+        alike = len(before) == len(after)  # else the stream has set up another generator
+        still = not self.place.in_threads or (alike and at_one_place(before, after))
         return "" if still else "draws random numbers while threads of its own read several sources"
 
     def changed_by_reading(self) -> str:

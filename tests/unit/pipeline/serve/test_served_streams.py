@@ -528,3 +528,18 @@ def test_a_stream_of_hugging_face_is_kept_where_nobody_tells_it_of_the_epoch(tol
     assert same(ours[0], plain[0])
     assert undrawn(plain[1], ours[1])
     assert (KEPT in flatout.explain(ours[2])) == (told == "nothing")
+
+
+class SettingUp(Numbers):
+    """Makes a generator for each pass, as it begins."""
+
+    def __iter__(self):
+        self.rng = random.Random(3)
+        for number in range(self.length):
+            yield number + self.rng.random()
+
+
+def test_a_stream_that_sets_up_a_generator_as_it_begins():
+    said = compared(SettingUp)
+    assert UNTOUCHED in said
+    assert KEPT not in said
