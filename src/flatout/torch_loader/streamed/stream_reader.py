@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import sys
+import time
 import warnings
 import weakref
 from collections import deque
@@ -144,7 +145,15 @@ def _end(process: Any, pipe: Connection, ending: mmap.mmap, owner: int) -> None:
     with contextlib.suppress(OSError):  # ended by now, or it does not listen
         pipe.send_bytes(pickle.dumps(None))
     pipe.close()
-    process.join(_BATCH_S)
-    if process.exitcode is None:
+    if not _ends(process):
         process.kill()
         process.join(_END_S)
+
+
+def _ends(process: Any) -> bool:
+    """Return whether it ends by itself in time; `join` would wait longer, as the process has closed its pipes."""
+    until, pause = time.monotonic() + _BATCH_S, 1e-4
+    while process.exitcode is None and time.monotonic() < until:
+        time.sleep(pause)
+        pause = min(2 * pause, 0.01)
+    return process.exitcode is not None
