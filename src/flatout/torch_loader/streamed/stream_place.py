@@ -7,6 +7,7 @@ have dictionaries of their own, which the script does not ask for: some are thei
 stream have read ahead. All else of the parts has to stay as it is.
 """
 
+import operator
 import sys
 import types
 from collections.abc import Iterator
@@ -102,22 +103,34 @@ class StreamPlace:
         """
         self._counts = list(map(_counts_of, self._ordered))
         self.seen, self._objects = _read(self._counts[: len(self.streams)])
+        self._held = list(map(_items_of, self._objects))
 
     def differs(self) -> str:
         """Return what the parts have another of, besides where they are; an empty string for nothing."""
         for node, fixed in zip(self.nodes, self._fixed, strict=True):
+            if self._stays(node, fixed):
+                continue
             now = _but(self._renewed, node)
-            if now.keys() != fixed.keys() or any(now[name] is not fixed[name] for name in fixed):
-                names = [name for name in {**fixed, **now} if now.get(name, node) is not fixed.get(name, node)]
+            names = [name for name in {**fixed, **now} if now.get(name, node) is not fixed.get(name, node)]
+            if names:
                 return f"{type(node).__name__}.{names[0]}"
         return ""
+
+    def _stays(self, node: Any, fixed: dict[str, Any]) -> bool:
+        """Return whether a part has what it had; some us, for every batch. A list is looked at by who asks."""
+        own = vars(node)
+        count = len(own) - sum(map(own.__contains__, self._renewed))
+        alike = count == len(fixed) and fixed.keys() <= own.keys() and not isinstance(node, list)
+        return alike and all(map(operator.is_, map(own.get, fixed), fixed.values()))
 
     def touched(self) -> str:
         """Return what somebody else has changed since `take` or `write`, an empty string for nothing."""
         if not self.nodes or (changed := self.differs()):
             return changed if self.nodes else ""
+        if all(_same_items(each, held) for each, held in zip(self._objects, self._held, strict=True)):
+            return ""
         now, objects = _read(self._counts[: len(self.streams)])
-        alike = len(objects) == len(self._objects) and all(map(_is, objects, self._objects))
+        alike = len(objects) == len(self._objects) and all(map(operator.is_, objects, self._objects))
         return "" if alike and same(now, self.seen) else f"{type(self.streams[0]).__name__}.{_COUNTS}"
 
     def begun_anew(self) -> bool:
@@ -125,7 +138,7 @@ class StreamPlace:
 
         Those that this pass counts in are as they were; it goes on in the new ones.
         """
-        return not all(map(_is, self._counts, map(_counts_of, self._ordered)))
+        return not all(map(operator.is_, self._counts, map(_counts_of, self._ordered)))
 
     def write(self, place: NotedPlace) -> None:
         """Let them be at `place`; dictionaries that are there stay the same ones."""
@@ -281,5 +294,15 @@ def _counts_of(node: Any) -> Any:
     return vars(node).get(_COUNTS)
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+def _items_of(container: Any) -> tuple[Any, ...]:
+    return (*container, *container.values()) if type(container) is dict else tuple(container)
+
+
+def _same_items(container: Any, held: tuple[Any, ...]) -> bool:
+    """Return whether a dictionary or list has the very objects that it had, all of which stay as they are."""
+    now = _items_of(container)
+    return len(now) == len(held) and all(map(operator.is_, now, held)) and not any(map(_is_array, held))
+
+
+def _is_array(value: Any) -> bool:
+    return type(value).__module__ == "numpy"
