@@ -41,17 +41,18 @@ dies, hangs or raises; of a stream, all that was delivered of the pass is then r
 
 ## When it is wrong
 
-Left alone: streams that have workers, print, or change their data set as they go; samplers that are not torch's own;
-data sets that hold open files, database handles or tensors on a device, that change, write or ask for their worker
-while they are read, or hold what cannot be watched (Pillow images, iterators, writable maps); random samples that draw
-from OpenCV, a device, the system, or the generator that the sampler draws from; batches that take less than 0.4 ms (of
-a stream: 1 ms); start methods other than fork. `flatout patch` writes nothing for random samples: workers in the source
-would draw other numbers. Before each batch the data set is checked for changes ([how](../input.md), 1 to 30 us).
-Batches that workers made before a change (of files, too) are made anew in the training process; new workers start with
-the next pass, and none after three changes within passes. A loader that had workers gets batches of the data set as it
-was when the pass began; where its workers were taken away (`workers=0`) and it changes within a pass, the training
-stops with the name of what changed. Not seen: files that compiled code opens under names that the data set does not
-hold. Some batches are first made in a copy of the process.
+Left alone: streams that have workers, print, change their data set as they go (but for where a Hugging Face stream is),
+or have a `finally` that does more than closing; samplers that are not torch's own; data sets that hold open files,
+database handles or tensors on a device, that change, write or ask for their worker while they are read, or hold what
+cannot be watched (Pillow images, iterators, writable maps); random samples that draw from OpenCV, a device, the system,
+or the generator that the sampler draws from; batches that take less than 0.4 ms (of a stream: 1 ms); start methods
+other than fork. `flatout patch` writes nothing for random samples: workers in the source would draw other numbers.
+Before each batch the data set is checked for changes ([how](../input.md), 1 to 30 us). Batches that workers made before
+a change (of files, too) are made anew in the training process; new workers start with the next pass, and none after
+three changes within passes. A loader that had workers gets batches of the data set as it was when the pass began; where
+its workers were taken away (`workers=0`) and it changes within a pass, the training stops with the name of what
+changed. Not seen: files that compiled code opens under names that the data set does not hold. Some batches are first
+made in a copy of the process.
 """
 
 import functools
@@ -170,10 +171,11 @@ def _iterating(site: "Site", plan: "HandoverPlan", streams: "StreamPlan", origin
     """Return what gives the iterator of a loader, in place of `original`."""
     from flatout.torch_loader.handover import Handover
     from flatout.torch_loader.streamed.stream_pass import walk
+    from flatout.torch_loader.streamed.stream_refusal import is_stream, stream_refusal
     from flatout.torch_loader.worker_resizing import WorkerResizing
 
     def iterate(loader: Any) -> Any:
-        if _is_stream(loader) and plan.predict and not _unusual_stream(loader):
+        if is_stream(loader) and plan.predict and not stream_refusal(loader):
             return walk(loader, streams, original)
         try:
             why = _refusal(loader, plan)
@@ -217,49 +219,18 @@ def _refusal(loader: Any, plan: "HandoverPlan") -> str:
     return unsafe(loader.dataset, loader.collate_fn, generators=alone) or shares_generator(loader)
 
 
-def _is_stream(loader: Any) -> bool:
-    from torch.utils.data import IterableDataset
-
-    return isinstance(loader.dataset, IterableDataset)
-
-
-def _unusual_stream(loader: Any) -> str:
-    """Return why no other process may read the stream of `loader` ahead, by what it is; empty: one may."""
-    from torch.utils.data import DataLoader, IterDataPipe
-
-    from flatout.watch.dataset_state import in_a_worker
-
-    if loader.num_workers:
-        return f"reads a stream, of which workers ({loader.num_workers}) read a part each: others would read others"
-    if isinstance(loader.dataset, IterDataPipe) or type(loader)._get_iterator is not DataLoader._get_iterator:
-        return "reads a stream in a way of its own"
-    return "was left alone before" if in_a_worker() else _unusual_start(loader)
-
-
-def _unusual_start(loader: Any) -> str:
-    """Return why processes are not started for `loader` as torch does it by itself, an empty string for nothing."""
-    import multiprocessing
-    import sys
-
-    method = multiprocessing.get_start_method(allow_none=True)
-    if sys.platform != "linux" or method not in (None, "fork"):
-        return f"would start its workers as new processes ({method or sys.platform})"
-    if loader.multiprocessing_context is not None or loader.timeout or not getattr(loader, "in_order", True):
-        return "asks for a way to start workers, a timeout or batches out of order"
-    return ""
-
-
 def _unusual(loader: Any) -> str:
     """Return why `loader` is not one of torch's map-style loaders, long enough, that forks if it starts anything."""
     from torch.utils.data import MapDataPipe
 
     from flatout.torch_loader.reseeding import only_seeds
+    from flatout.torch_loader.streamed.stream_refusal import is_stream, stream_refusal, unusual_start
 
-    if _is_stream(loader):
-        return _unusual_stream(loader) or "reads a stream, which is left as it is"
+    if is_stream(loader):
+        return stream_refusal(loader) or "reads a stream, which is left as it is"
     if isinstance(loader.dataset, MapDataPipe):
         return "reads a data pipe"
-    why = _unusual_start(loader)
+    why = unusual_start(loader)
     if why:
         return why
     if loader.num_workers and (loader.persistent_workers or not only_seeds(loader.worker_init_fn)):

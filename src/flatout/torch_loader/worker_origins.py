@@ -7,6 +7,7 @@ functions and what both read are what they were when the workers were copied fro
 import sys
 import time
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from flatout.watch.batch_side_effects import BatchSideEffects, make_some, unfollowed
@@ -28,11 +29,21 @@ class WorkerOrigin(Freshness):
 
     sets_up = False
 
-    def __init__(self, loader: Any, on_change: str = "stop") -> None:
-        """Take everything as it is now."""
+    def __init__(
+        self,
+        loader: Any,
+        on_change: str = "stop",
+        *,
+        left_out: Sequence[Any] = (),
+        instead: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        """Take everything as it is now; what stands `instead` of things `left_out` is watched in their place."""
         init = loader.worker_init_fn
-        also = [("worker_init_fn", init)] if init is not None else []
-        super().__init__(loader, on_change=on_change, also=also, files="heard", way="made by workers")
+        also = [*instead, *([("worker_init_fn", init)] if init is not None else [])]
+        if left_out:
+            also.append(("collate_fn", loader.collate_fn))
+        out = (lambda: [*left_out]) if left_out else None
+        super().__init__(loader, out, on_change=on_change, also=also, files="heard", way="made by workers")
         self._inherited = _inherited(loader)
 
     @classmethod

@@ -115,7 +115,7 @@ HF = {
     ),
     "iterable": (
         lambda hf: (tokens(hf, 6).to_iterable_dataset().with_format("torch"), {"shuffle": False}),
-        "no samples that can be read by index",
+        "a stream, read ahead by another process",
     ),
 }
 

@@ -24,7 +24,9 @@ from flatout.pipeline.inspect.determinism import walks_in_its_own_way
 from flatout.pipeline.serve.loader_accounts import LoaderAccounts
 from flatout.pipeline.serve.loader_server import LoaderServer
 from flatout.pipeline.serve.served_loader import CachePolicy
+from flatout.pipeline.serve.served_streams import ServedStreams
 from flatout.torch_loader import pass_start
+from flatout.torch_loader.streamed.stream_refusal import is_stream
 from flatout.torch_loader.worker_start import threads_of
 from flatout.units import format_bytes
 from flatout.watch.freshness import ON_CHANGE
@@ -59,6 +61,7 @@ class LoaderCaches:
         on_change: str = "stop",
         where: Callable[[], str] = lambda: "",
         tell: Callable[[str], None] | None = None,
+        with_streams: bool = False,
     ) -> None:
         """Keep at most `max_bytes` in memory; None: a share of what is free. `folder` as in `compile_loader`.
 
@@ -68,12 +71,14 @@ class LoaderCaches:
         "timing" serves repeated rows from the first batch on: in trials, whose results are thrown away. `hit` is called
         for every batch that comes from memory. `on_change`: "stop" or "warn", where a change is seen too late.
         `where()` says which line of the script walks a loader. `tell(line)` is called once where nothing is served by
-        the third pass over a loader.
+        the third pass over a loader. `with_streams`: streams are served, too.
         """
         self.accounts, self._where, self._tell = LoaderAccounts(), where, tell
         rows: Callable[..., RowCache] = RowCache if device is None else functools.partial(ResidentRows, device=device)
         self._folder = None if folder is None else CacheFolder(folder)
         self._policy = CachePolicy(MemoryBudget(max_bytes), purpose, hit, self._folder, rows, on_change)
+        served = ServedStreams(self._policy.budget, hit, where, on_change)
+        self.streams = served if with_streams else None
         self._caches: dict[int, dict[Any, LoaderServer]] = {}
         self._passes: dict[int, int] = {}  # over each data set
         self._fleeting: dict[type, int] = {}
@@ -105,6 +110,8 @@ class LoaderCaches:
         if off_main_thread():
             self.accounts.pass_by(kind.__name__, self._where(), IN_A_THREAD)
             return iterate(loader)
+        if self.streams is not None and self.streams.serve(loader):
+            return self.streams.walk(loader, iterate)
         if key not in self._passes:
             weakref.finalize(owner, _gone, weakref.ref(self), key, kind).atexit = False
         self._passes[key] = self._passes.get(key, 0) + 1
@@ -208,9 +215,11 @@ class CompiledLoader(DataLoader[Any]):
 
     def explain(self) -> str:
         """Return one line on what is kept, or why nothing is."""
+        there = "" if self._device is None else f"; batches are copied to {self._device.device}"
+        if self._kept.streams is not None and is_stream(self):
+            return self._kept.streams.explain(self) + there
         cache = self._kept.of(self)
         strategy = cache.strategy
-        there = "" if self._device is None else f"; batches are copied to {self._device.device}"
         if strategy.reason:
             return f"left as it is: {strategy.reason}{there}"
         if strategy.samples is not None:
@@ -309,7 +318,7 @@ def _compiled_class(kind: Any) -> Any:
 def _kept_for(max_bytes: int | None, folder: Path | None, device: DeviceStream | None, on_change: str) -> LoaderCaches:
     """Return what loaders compiled with these arguments have in common; on a device, each has its own."""
     if device is not None:
-        return LoaderCaches(max_bytes, folder=folder, device=device, on_change=on_change)
+        return LoaderCaches(max_bytes, folder=folder, device=device, on_change=on_change, with_streams=True)
     return _common.setdefault(
-        (max_bytes, folder, on_change), LoaderCaches(max_bytes, folder=folder, on_change=on_change)
+        (max_bytes, folder, on_change), LoaderCaches(max_bytes, folder=folder, on_change=on_change, with_streams=True)
     )

@@ -6,8 +6,10 @@ A batch takes four bytes here, whatever it holds.
 import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from flatout.torch_loader.predicted.random_streams import StreamState, WordCounts
+from flatout.torch_loader.streamed.stream_place import KeptPlace
 from flatout.watch.files.opened_files import FileMark, are_as_before
 
 __all__ = ["DeliveredBatches"]
@@ -20,11 +22,13 @@ class DeliveredBatches:
 
     Attributes:
         base: where the random streams stood after that one.
+        place: where the stream of samples was then, as it notes that in itself.
+        index: what the script's iterator asks for, the same each time.
     """
 
-    def __init__(self, base: tuple[StreamState, ...] = ()) -> None:
+    def __init__(self, base: tuple[StreamState, ...] = (), place: KeptPlace | None = None, index: Any = None) -> None:
         """Begin after a batch that left the streams at `base`."""
-        self.base = base
+        self.base, self.place, self.index = base, place, index
         self._digests = array.array("L")
         self._runs: list[tuple[WordCounts, int]] = []  # words before a batch, and at how many in a row
         self._files: OrderedDict[str, FileMark] = OrderedDict()

@@ -22,10 +22,12 @@ from flatout.torch_loader.streamed.batch_digest import digest_of
 from flatout.torch_loader.streamed.delivered_batches import DeliveredBatches
 from flatout.torch_loader.streamed.loose_streams import undrawn
 from flatout.torch_loader.streamed.read_together import ReadTogether
+from flatout.torch_loader.streamed.stream_memory import KeptReader
 from flatout.torch_loader.streamed.stream_reader import StreamReader
 from flatout.torch_loader.streamed.stream_worker import Delivered, ReadJob
 from flatout.torch_loader.streamed.streamed_loader import StreamedLoader, StreamPlan
 from flatout.units import format_ms
+from flatout.watch.dataset_state import same
 from flatout.watch.main_thread import off_main_thread
 
 __all__ = ["StreamPass", "walk"]
@@ -36,6 +38,7 @@ _LAG = 1  # batches that the other process may be behind by when it takes over
 _TRIED = 16  # batches, after which it is known whether they are worth handing over: some come out of a buffer
 _WORTH_S = 1e-3  # a batch that is read sooner costs about as much to receive
 _LOST = (EOFError, OSError, WorkerHangsError)
+_SETTINGS = "is read under other settings"
 _IN_A_THREAD = "is read in another thread, while the main one may draw random numbers"
 
 
@@ -46,7 +49,7 @@ class StreamPass:
         finished: no process reads for it any more.
     """
 
-    def __init__(self, iterator: Any, loader: Any, kept: StreamedLoader, reader: StreamReader) -> None:
+    def __init__(self, iterator: Any, loader: Any, kept: StreamedLoader, reader: StreamReader | KeptReader) -> None:
         """Take over the reading of batches for `iterator`, torch's single-process one, which has just begun."""
         self._loader, self._kept, self._reader = loader, kept, reader
         self._here, self._indices = BatchHere(iterator), iterator._sampler_iter
@@ -101,6 +104,7 @@ class StreamPass:
             kept.steps.note(kept.streams.words_of_each(self._left, now))
         batch = self._read_here(index)
         against = kept.origin.changed_by_reading() if self._number else kept.set_up(self._loader)
+        against = against or kept.origin.drawn_in_threads(now, kept.streams.read())
         if must_stay(batch):
             against = against or "has batches that lie on a device, or are parts of larger memory"
         if against:
@@ -108,7 +112,7 @@ class StreamPass:
             return batch
         self._left = kept.streams.read()
         try:
-            self._read_too(batch, now)
+            self._read_too(batch, now, index)
         except _LOST:
             self._lose()
         except Exception as error:  # of what the batch is made of
@@ -137,7 +141,9 @@ class StreamPass:
         origin = self._kept.origin
         if not self._number or origin.holds(0):
             return ""
-        return f"changes while it is walked: {origin.changed}" if origin.changed else "is read under other settings"
+        if origin.changed:
+            return f"changes while it is walked: {origin.changed}"
+        return "is read elsewhere, too, in the middle of a pass" if origin.place.begun_anew() else _SETTINGS
 
     def _read_here(self, index: Any) -> Any:
         start = time.perf_counter()
@@ -149,14 +155,14 @@ class StreamPass:
         self._kept.took(time.perf_counter() - start, self._number)
         return batch
 
-    def _read_too(self, batch: Any, now: tuple[StreamState, ...]) -> None:
+    def _read_too(self, batch: Any, now: tuple[StreamState, ...], index: Any) -> None:
         """Have a batch that began from `now` read by the other process, too; see whether the next are to be taken."""
         kept = self._kept
         kept.batch_bytes = max(kept.batch_bytes, bytes_of(batch))
         self._together.add(self._number, batch, now, self._left)
         self._number += 1
         if kept.proven:
-            self._go_ahead()
+            self._go_ahead(index)
             return
         against = self._together.against(wait=False)
         is_worth_it = kept.here_s >= _WORTH_S
@@ -166,12 +172,12 @@ class StreamPass:
         if against or self._number >= _TOGETHER:
             self._stand_back(against or "is read no faster by another process")
         elif self._number >= _PROOFS and len(self._together) <= _LAG and is_worth_it:
-            self._go_ahead()
+            self._go_ahead(index)
 
     # -- the other process reads ahead ----------------------------------------------------------------------------
 
-    def _go_ahead(self) -> None:
-        self._delivered = DeliveredBatches(self._left)
+    def _go_ahead(self, index: Any) -> None:
+        self._delivered = DeliveredBatches(self._left, self._kept.origin.place.keep(), index)
         self._stage = StreamPass._ahead
         self._fill()
 
@@ -185,6 +191,7 @@ class StreamPass:
         kept, reader, began = self._kept, self._reader, time.perf_counter()
         against = _IN_A_THREAD if off_main_thread() else self._together.against(wait=True)
         if against:
+            self._late(against == _IN_A_THREAD or not isinstance(reader, KeptReader))
             kept.give_up(against)
             return None
         kept.proven = True
@@ -200,8 +207,9 @@ class StreamPass:
         if not kept.origin.holds():
             self._changed()
             return None
-        if found.against:
-            kept.give_up(found.against)
+        against = found.against or kept.origin.drawn_in_threads(start, found.end)
+        if against:
+            kept.give_up(against)
             return None
         kept.waited(time.perf_counter() - began)
         if found.failed or not (self._delivered.files_stand(found.files) and self._unpacked(found)):
@@ -225,11 +233,16 @@ class StreamPass:
         settled = kept.streams.settled(now, start, found.end)
         self._left = tuple([here if each else to for each, here, to in zip(still, now, settled, strict=True)])
         kept.streams.write(self._left, now)
+        if found.place is not None:
+            kept.origin.place.write(found.place)
+        kept.origin.memory.heard(found.files)
         if found.ended:
+            self._late(kept.origin.memory.end(found.place))
             self._go_alone(StreamPass._over)
             kept.end_pass()
             raise StopIteration
         batch, self._peeked = self._peeked, None
+        kept.origin.memory.add(batch, found.digest, found.place, drew=not all(still))
         reader.taken(self._number)
         self._delivered.add(found.words, found.digest)
         self._number += 1
@@ -238,6 +251,16 @@ class StreamPass:
         with contextlib.suppress(*_LOST):  # seen at the next batch
             self._fill()
         return batch
+
+    def _late(self, right: bool) -> None:
+        """Say so where batches that came from memory may not have been right.
+
+        Raises:
+            ChangedTooLate: they may not.
+        """
+        if not right:
+            self._reader.end()
+            self._kept.origin.too_late("what the stream reads", in_this_pass=False)
 
     # -- what goes wrong ------------------------------------------------------------------------------------------
 
@@ -259,8 +282,11 @@ class StreamPass:
             ChangedTooLate: it is not what was delivered.
         """
         streams, end, again = self._kept.streams, self._delivered.base, True
-        delivered = self._delivered
+        delivered, place = self._delivered, self._kept.origin.place
+        reached, anew = place.seen, place.keep() if place.begun_anew() else None
         self._go_alone()
+        if delivered.place is not None:
+            place.put_back(delivered.place)
         try:
             for words, digest in delivered:
                 streams.write(streams.advanced(end, words))
@@ -268,10 +294,14 @@ class StreamPass:
                 end = streams.read()
                 if not again:
                     break
+            place.take()
+            again = again and same(place.seen, reached)
         except Exception:  # StopIteration, too
             again = False
         finally:
             streams.write(now)
+            if anew is not None:
+                place.put_back(anew)
         if not again:
             self._kept.origin.too_late("what the stream reads")
 
@@ -287,6 +317,7 @@ class StreamPass:
     def _go_alone(self, stage: Any = None) -> None:
         """End the other process."""
         self._stage, self.finished = stage or StreamPass._alone, True
+        self._kept.origin.memory.leave()
         self._peeked = None
         self._delivered = DeliveredBatches()
         self._reader.end()

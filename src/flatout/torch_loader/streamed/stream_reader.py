@@ -1,10 +1,12 @@
 """The process that reads a stream ahead, as the script's process sees it."""
 
 import contextlib
+import mmap
 import multiprocessing
 import os
 import pickle
 import sys
+import time
 import warnings
 import weakref
 from collections import deque
@@ -19,6 +21,7 @@ from flatout.torch_loader.streamed.stream_worker import Delivered, Opened, ReadJ
 __all__ = ["StreamReader"]
 
 _END_S = 5.0  # a killed process is gone by then
+_BATCH_S = 1.0  # it may end the batch that it is at
 _UNREAD = 4  # messages; one that is not listened to would let us wait
 
 
@@ -37,11 +40,11 @@ class StreamReader:
         """Fork it; it begins a pass over `loader` at once."""
         self.depth, self.hang_s, self.given = depth, hang_s, 0
         self._arena = BatchArena(depth + 1, batch_bytes)
-        context = multiprocessing.get_context("fork")
+        context, ending = multiprocessing.get_context("fork"), mmap.mmap(-1, 1)
         self._pipe, theirs = context.Pipe()
         process = context.Process(
             target=read_stream,
-            args=(theirs, self._pipe, self._arena, loader, streams, streams.read()),
+            args=(theirs, self._pipe, self._arena, loader, streams, streams.read(), ending),
             name="flatout stream reader",
             daemon=True,
         )
@@ -55,7 +58,7 @@ class StreamReader:
         self._opened: Opened | None = None
         self._started: dict[int, Started] = {}
         self._delivered: dict[int, Delivered] = {}
-        self._finalizer = weakref.finalize(self, _end, process, self._pipe, os.getpid())
+        self._finalizer = weakref.finalize(self, _end, process, self._pipe, ending, os.getpid())
 
     def give(self, job: ReadJob) -> None:
         """Have the next batch read."""
@@ -135,8 +138,22 @@ def _flush() -> None:
             stream.flush()
 
 
-def _end(process: Any, pipe: Connection, owner: int) -> None:
-    if os.getpid() == owner:  # and not a process that was forked from it
-        pipe.close()
+def _end(process: Any, pipe: Connection, ending: mmap.mmap, owner: int) -> None:
+    if os.getpid() != owner:  # a process that was forked from it
+        return
+    ending[0] = 1
+    with contextlib.suppress(OSError):  # ended by now, or it does not listen
+        pipe.send_bytes(pickle.dumps(None))
+    pipe.close()
+    if not _ends(process):
         process.kill()
         process.join(_END_S)
+
+
+def _ends(process: Any) -> bool:
+    """Return whether it ends by itself in time; `join` would wait longer, as the process has closed its pipes."""
+    until, pause = time.monotonic() + _BATCH_S, 1e-4
+    while process.exitcode is None and time.monotonic() < until:
+        time.sleep(pause)
+        pause = min(2 * pause, 0.01)
+    return process.exitcode is not None

@@ -7,6 +7,7 @@ import contextlib
 import copy
 import ctypes
 import gc
+import mmap
 import os
 import pickle
 import signal
@@ -19,8 +20,10 @@ from flatout.torch_loader.predicted.batch_transport import BatchArena, Parcel
 from flatout.torch_loader.predicted.random_streams import StreamSet, StreamState, WordCounts
 from flatout.torch_loader.streamed.batch_digest import digest_of
 from flatout.torch_loader.streamed.diverted_output import DivertedOutput
+from flatout.torch_loader.streamed.stream_place import NotedPlace, StreamPlace
 from flatout.watch.files.opened_files import FileMark, OpenedFiles
 from flatout.watch.own_generators import generators_in
+from flatout.watch.shared_locks import take_own_locks
 from flatout.watch.state_watch import StateWatch
 
 __all__ = ["Delivered", "Opened", "ReadJob", "Started", "read_stream", "roots_of", "streams_of"]
@@ -71,6 +74,7 @@ class Delivered(NamedTuple):
         against: what speaks against it, an empty string for nothing.
         files: that were opened for it, as they were then.
         words: of the step before it, as they were told.
+        place: where the stream is after it, as it notes that in itself.
     """
 
     number: int
@@ -83,6 +87,7 @@ class Delivered(NamedTuple):
     against: str = ""
     files: tuple[tuple[str, FileMark], ...] = ()
     words: WordCounts = ()
+    place: NotedPlace | None = None
 
 
 def streams_of(loader: Any, met: list[Any]) -> StreamSet:
@@ -103,10 +108,12 @@ def read_stream(
     loader: Any,
     streams: StreamSet,
     start: tuple[StreamState, ...],
+    ending: mmap.mmap,
 ) -> None:
     """Read batches as `pipe` asks for them, in a forked process, until its other end, `theirs`, is closed.
 
-    `start`: where the streams stood before the process was forked; Python seeds its own anew then.
+    `start`: where the streams stood before the process was forked; Python seeds its own anew then. It ends between two
+    batches, as soon as `ending` is set: the stream's code may have a lock that the script's process waits for.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the script gets, too
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -116,9 +123,10 @@ def read_stream(
     output = DivertedOutput({pipe.fileno()})
     sys.modules["torch"].set_num_threads(1)
     streams.write(start)
+    take_own_locks()
     gc.freeze()  # a look through all objects would copy every page that they lie in
     with contextlib.suppress(BaseException):  # what a stream raises as it begins is raised in the script's process
-        _StreamWorker(pipe, arena, loader, streams, output).run()
+        _StreamWorker(pipe, arena, loader, streams, output).run(lambda: ending[0] != 0)
     os._exit(0)  # no `finally`, no handler of the script's runs here
 
 
@@ -129,15 +137,16 @@ class _StreamWorker:
         self._pipe, self._arena, self._loader, self._streams = pipe, arena, loader, streams
         self._output, self._ear = output, OpenedFiles()
         self._watch: StateWatch | None = None
+        self._place: StreamPlace | None = None
         self._end: tuple[StreamState, ...] = ()
         self._sent = 0
 
-    def run(self) -> None:
+    def run(self, is_to_end: Callable[[], bool]) -> None:
         """Begin, and read one batch after the other."""
         read = _begun(self._loader)
         self._send(Opened(self._streams.read()))
-        while True:
-            self._do(pickle.loads(self._pipe.recv_bytes()), read)
+        while (job := pickle.loads(self._pipe.recv_bytes())) is not None and not is_to_end():
+            self._do(job, read)
 
     def _do(self, job: ReadJob, read: Callable[[], Any]) -> None:
         start = self._streams.advanced(self._end, job.words) if job.start is None else job.start
@@ -151,7 +160,9 @@ class _StreamWorker:
         except BaseException:  # read in the script's process it raises what the script knows
             failed = True
         if self._watch is None:  # what the stream sets up for itself, it has set up by now
-            self._watch = StateWatch(roots_of(self._loader), files="passed")
+            self._place = place = StreamPlace(self._loader.dataset)
+            roots = [*roots_of(self._loader), *place.others]
+            self._watch = StateWatch(roots, lambda: place.left_out, files="passed")
             self._streams = streams_of(self._loader, self._watch.graph.met.generators)
         self._end = self._streams.read()
         self._deliver(job, batch, Delivered(job.number, self._end, ended=ended, failed=failed, words=job.words))
@@ -159,6 +170,9 @@ class _StreamWorker:
     def _deliver(self, job: ReadJob, batch: Any, found: Delivered) -> None:
         against, files = self._against(job), tuple(self._ear.taken().items())
         found = found._replace(against=against, files=files)
+        if self._place is not None and not (found.failed or against):
+            self._place.take()
+            found = found._replace(place=self._place.seen)
         if not (found.ended or found.failed or against):
             try:
                 found = self._with(job, batch, found)
@@ -176,7 +190,8 @@ class _StreamWorker:
         return found._replace(digest=digest, slot=slot, parcel=parcel if job.sent else None)
 
     def _against(self, job: ReadJob) -> str:
-        changed = "" if self._watch is None else self._watch.look()
+        changed = "" if self._place is None else self._place.differs()
+        changed = changed or ("" if self._watch is None else self._watch.look())
         if changed:
             return f"changes while it is read: {changed}"
         if self._ear.written:

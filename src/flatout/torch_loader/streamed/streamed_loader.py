@@ -8,18 +8,20 @@ from typing import Any
 from flatout.torch_loader.predicted.predicted_loader import undrawable
 from flatout.torch_loader.predicted.random_streams import StreamSet, unpredictable
 from flatout.torch_loader.predicted.worker_shares import WorkerShare, WorkerShares
+from flatout.torch_loader.streamed.closing_code import closing_code
 from flatout.torch_loader.streamed.loose_streams import LooseStreams
 from flatout.torch_loader.streamed.step_words import StepWords
+from flatout.torch_loader.streamed.stream_memory import KeptBatches, KeptReader
+from flatout.torch_loader.streamed.stream_origin import StreamOrigin
 from flatout.torch_loader.streamed.stream_reader import StreamReader
 from flatout.torch_loader.streamed.stream_worker import streams_of
-from flatout.torch_loader.worker_origins import WorkerOrigin
 from flatout.watch.batch_side_effects import keeps_results, unfollowed
 from flatout.watch.dataset_state import unsafe
 from flatout.watch.main_thread import off_main_thread
 from flatout.watch.memory.object_graph import available
 from flatout.watch.own_generators import generators_in
 
-__all__ = ["StreamPlan", "StreamedLoader"]
+__all__ = ["StreamPlan", "StreamedLoader", "kept_batches"]
 
 _HANG_S, _HANG_TIMES = 60.0, 50  # a batch that takes this long, and so many times what it took here, never comes
 _FIRST_BYTES = 32 << 20  # of a batch of which nothing is known; what is not written takes no memory
@@ -37,6 +39,7 @@ class StreamPlan:
     where: Callable[[], str]  # the line of the script that walks a loader
     depth: int = 4  # batches that are read ahead
     on_change: str = "stop"
+    room: Callable[[int, object], bool] | None = None  # takes memory for passes that are kept; None: none is
     loaders: Any = field(default_factory=weakref.WeakKeyDictionary)  # loader -> what is kept of it
 
     def of(self, loader: Any) -> "StreamedLoader":
@@ -77,17 +80,17 @@ class StreamedLoader:
         self.streams, self.steps, self.loose = StreamSet([]), StepWords(), LooseStreams()
         self.here_s, self.batch_bytes, self.proven = 0.0, 0, False
         self.user: weakref.ref[Any] | None = None
-        self._origin: WorkerOrigin | None = None
+        self._origin: StreamOrigin | None = None
         self._counts = _Counts()
 
     @property
-    def origin(self) -> WorkerOrigin:
+    def origin(self) -> StreamOrigin:
         """Return what the process is a copy of."""
         assert self._origin is not None
         return self._origin
 
-    def begin(self, loader: Any) -> StreamReader | None:
-        """Return a process that begins a pass over `loader`, None where the pass is the script's own."""
+    def begin(self, loader: Any) -> StreamReader | KeptReader | None:
+        """Return a process, or memory, that begins a pass over `loader`; None where the pass is the script's own."""
         self.share.passes += 1
         user = self.user() if self.user is not None else None
         if self.share.reason or off_main_thread() or (user is not None and not user.finished):
@@ -96,6 +99,9 @@ class StreamedLoader:
         try:
             against = unsafe(loader.dataset, loader.collate_fn, generators=False) or undrawable(loader)
             against = against or self._look(loader)
+            kept = None if against else self.origin.memory.reader(self.streams)
+            if kept is not None:
+                return kept
             if not against:
                 num_bytes, hang_s = self.batch_bytes or _FIRST_BYTES, max(_HANG_S, _HANG_TIMES * self.here_s)
                 return StreamReader(loader, self.streams, self.plan.depth, batch_bytes=num_bytes, hang_s=hang_s)
@@ -112,9 +118,9 @@ class StreamedLoader:
         if self._origin is None or not self._origin.begins(loader):
             if not available():
                 return "may change unseen"
-            self._origin = WorkerOrigin(loader, self.plan.on_change)
+            self._origin = StreamOrigin(loader, self.plan.on_change, self.plan.room)
             keeps = "keeps results of functions (lru_cache)" if keeps_results(*_things(loader)) else ""
-            against = unfollowed(self._origin) or keeps
+            against = unfollowed(self._origin) or keeps or _closing(loader, self._origin)
             if against:
                 return against
         met = self._origin.graph.met.generators
@@ -139,8 +145,9 @@ class StreamedLoader:
         Raises:
             ChangedTooLate: it has changed.
         """
-        counts = self._counts
-        if counts.waits >= _FEWEST and counts.waited_s > _LONGEST_WAIT * self.here_s * counts.waits:
+        counts, memory = self._counts, self.origin.memory
+        may_be_kept = self.plan.room is not None and not memory.reason
+        if not may_be_kept and counts.waits >= _FEWEST and counts.waited_s > _LONGEST_WAIT * self.here_s * counts.waits:
             self.give_up("is read no faster by another process")
         self.origin.end_pass()
 
@@ -158,6 +165,16 @@ class StreamedLoader:
         if not self.share.reason:
             self.share.reason = why if why.startswith(self._name) else f"{self._name} {why}"
             self.plan.stand_back(self.share.reason)
+
+
+def kept_batches(streamed: StreamedLoader) -> KeptBatches:
+    """Return how many batches are kept, and how many came from there."""
+    return KeptBatches() if streamed._origin is None else streamed._origin.memory.kept_batches
+
+
+def _closing(loader: Any, origin: StreamOrigin) -> str:
+    found = closing_code(loader.dataset, *origin.place.nodes)
+    return f"runs code where its pass ends ({found}), which sees how far it was read" if found else ""
 
 
 def _things(loader: Any) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """The process that reads a stream: it tells what it begins from and what came of it, and ends when it is let go."""
 
 import multiprocessing
+import time
 
 import pytest
 import torch
@@ -66,3 +67,46 @@ def test_a_process_that_says_nothing_is_not_waited_for_without_end():
     with pytest.raises(WorkerHangsError):
         made.delivered(0)
     made.end()
+
+
+LOCK = multiprocessing.get_context("fork").Lock()
+
+
+class Locking(IterableDataset):
+    """Has a lock that all processes share while it makes a sample."""
+
+    def __init__(self, took_s):
+        self.took_s = took_s
+
+    def __iter__(self):
+        while True:
+            with LOCK:
+                time.sleep(self.took_s)
+            yield torch.rand(2)
+
+
+def locking(took_s):
+    loader = DataLoader(Locking(took_s), 2)
+    streams = streams_of(loader, [])
+    made = StreamReader(loader, streams, 4, batch_bytes=100, hang_s=20)
+    made.give(ReadJob(0, streams.read()))
+    made.started(0)
+    return made
+
+
+def test_it_ends_between_two_batches_with_no_lock_of_the_script_s(monkeypatch):
+    monkeypatch.setattr("flatout.torch_loader.streamed.stream_reader._BATCH_S", 60.0)
+    for _ in range(5):
+        locking(0.02).end()
+        assert LOCK.acquire(timeout=5)
+        LOCK.release()
+    assert not multiprocessing.active_children()
+
+
+def test_a_batch_that_takes_longer_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("flatout.torch_loader.streamed.stream_reader._BATCH_S", 0.1)
+    made = locking(1000.0)
+    began = time.monotonic()
+    made.end()
+    assert time.monotonic() - began < 100
+    assert not multiprocessing.active_children()
