@@ -5,6 +5,7 @@ import io
 import tokenize
 from dataclasses import replace
 
+from flatout.edits.reading.blocks import block_of
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.rewrite import Unplaced
@@ -108,6 +109,19 @@ class TextChanges:
         lines = [f"{inner}{line}" if line.strip() else line for line in self._source.lines[first : last + 1]]
         text = "\n".join([f"{self._indent(first)}{head}", *lines])
         self._new.append((self._starts[first], self._starts[last + 1] - 1, text))
+
+    def lifted(self, first: ast.stmt, last: ast.stmt, line: str) -> list[str]:
+        """Write a line for statements that follow one another; return theirs, with what stands between, as written.
+
+        Raises:
+            Unplaced: one does not stand on lines of its own, or holds a string of several lines.
+        """
+        start, stop = self._lines(first)[0], self._lines(last)[1]
+        block = block_of(self._source, first)
+        for each in block[block.index(first) : block.index(last) + 1]:
+            self.written(each)
+        self._new.append((self._starts[start], self._starts[stop + 1] - 1, f"{self._indent(start)}{line}"))
+        return self._source.lines[start : stop + 1]
 
     def done(self, project: Project) -> Project:
         """Return the project with the changes made.

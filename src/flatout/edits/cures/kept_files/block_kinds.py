@@ -1,0 +1,259 @@
+"""The kinds of the values in a block of statements that reads a file, one statement after the other."""
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from flatout.edits.cures.kept_files.call_kinds import MOVES, CallKinds, changed_by
+from flatout.edits.cures.kept_files.file_reads import file_read
+from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, UNKNOWN, Kind, Value, joined
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.fresh_values import root_name
+from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
+from flatout.edits.reading.source_file import Function, SourceFile
+
+__all__ = ["RETURNED", "BlockKinds", "Unkept"]
+
+_FLAT = (Kind.ATOM, Kind.LIST, Kind.TABLE)
+_SAME = frozenset({"T", "mT", "real", "flat"})
+_FACTS = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "width", "height", "mode", "device", "name", "stem",
+                    "suffix", "parent", "n_frames", "format", "itemsize"})  # fmt: skip
+_DEPTH = 3  # functions of the user's within one another
+RETURNED = "return"
+"""What stands for the value that a block returns."""
+
+Known = dict[str, Value]
+
+
+class Unkept(Exception):
+    """What a block does cannot be kept, with the reason."""
+
+
+class BlockKinds:
+    """Follows values through statements, with the functions of the user's that they call."""
+
+    def __init__(
+        self, project: Project, source: SourceFile, names: NameKinds, constant: Callable[[SourceFile, str], Value]
+    ) -> None:
+        """`constant`: what a variable of a module is, UNKNOWN where it may change."""
+        self.project, self.source, self.names = project, source, names
+        self._constant = constant
+        self._depth = 0
+        self._calls = CallKinds(project, source, names, self.of, self.called)
+
+    def run(self, statements: Iterable[ast.stmt], known: Known) -> None:
+        """Add what statements bind to `known`.
+
+        Raises:
+            Unkept: one of them is of no kind that is followed.
+        """
+        for each in statements:
+            self._statement(each, known)
+
+    def of(self, node: ast.expr, known: Mapping[str, Value]) -> Value:
+        """Return what an expression gives."""
+        match node:
+            case ast.Constant() | ast.JoinedStr() | ast.Compare():
+                return ATOM
+            case ast.Name():
+                return self._name(node, known)
+            case ast.Call():
+                return self._calls.of(node, known)
+            case ast.Subscript():
+                return self._part(node, known)
+            case ast.Attribute():
+                return self._attribute(node, known)
+            case ast.BinOp():
+                return self._arithmetic(node, known)
+            case ast.UnaryOp():
+                inner = self.of(node.operand, known)
+                return Value(Kind.ARRAY) if inner.is_numeric and inner.kind is not Kind.TENSOR else inner
+            case ast.IfExp():
+                return joined(self.of(node.body, known), self.of(node.orelse, known))
+            case ast.BoolOp():
+                first, *others = (self.of(each, known) for each in node.values)
+                for each in others:
+                    first = joined(first, each)
+                return first
+        return self._container(node, known)
+
+    # -- expressions --------------------------------------------------------------------------------------------
+
+    def _name(self, node: ast.Name, known: Mapping[str, Value]) -> Value:
+        if node.id in known:
+            return known[node.id]
+        kind = self.names.kind(self.source, node)
+        if kind is NameKind.VARIABLE or (kind is NameKind.IMPORT and node.id in self.source.names.imports):
+            return self._constant(self.source, node.id)
+        return UNKNOWN
+
+    def _part(self, node: ast.Subscript, known: Mapping[str, Value]) -> Value:
+        whole = self.of(node.value, known)
+        if whole.kind in (Kind.NPY, Kind.LAZY) and file_of(self, node.value):
+            return Value(Kind.MEMBER)
+        if isinstance(node.slice, ast.Slice) and whole.kind in (*_FLAT, Kind.DEEP):
+            return whole
+        if len(whole.items) > 1 and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
+            return whole.items[node.slice.value] if -1 <= node.slice.value < len(whole.items) else UNKNOWN
+        return UNKNOWN if whole.kind is Kind.LAZY else Value(Kind.VIEW) if whole.is_numeric else whole.item
+
+    def _attribute(self, node: ast.Attribute, known: Mapping[str, Value]) -> Value:
+        if self.source.names.dotted(node):
+            library = self.source.names.dotted(node).startswith(("torch.", "numpy.", "string.", "math.", "PIL."))
+            return ATOM if library else UNKNOWN
+        whole = self.of(node.value, known)
+        if node.attr in _SAME and whole.is_numeric:
+            return whole
+        return ATOM if node.attr in _FACTS and whole.kind is not Kind.UNKNOWN else UNKNOWN
+
+    def _arithmetic(self, node: ast.BinOp, known: Mapping[str, Value]) -> Value:
+        both = [self.of(node.left, known), self.of(node.right, known)]
+        if UNKNOWN in both or any(each.kind is Kind.LAZY for each in both):
+            return UNKNOWN
+        if isinstance(node.op, ast.Mod) and both[0].kind is Kind.ATOM and not both[1].is_numeric:
+            return ATOM
+        for each in both:
+            if each.is_numeric:
+                return each if each.kind is Kind.TENSOR else Value(Kind.ARRAY)
+        return joined(*both) if both[0].kind in _FLAT and both[1].kind in _FLAT else DEEP
+
+    def _container(self, node: ast.expr, known: Mapping[str, Value]) -> Value:
+        match node:
+            case ast.List(elts=parts) | ast.Set(elts=parts):
+                items = [self.of(each, known) for each in parts]
+                return self._holding(Kind.LIST if isinstance(node, ast.List) else Kind.TABLE, items)
+            case ast.Tuple(elts=parts):
+                found = self._holding(Kind.ATOM, [self.of(each, known) for each in parts])
+                return Value(found.kind, tuple(self.of(each, known) for each in parts))
+            case ast.Dict(values=parts):
+                return self._holding(Kind.TABLE, [self.of(each, known) for each in parts])
+            case ast.ListComp(elt=one) | ast.SetComp(elt=one) | ast.GeneratorExp(elt=one):
+                item = self.of(one, inner := self._looped(node.generators, known))
+                if isinstance(node, ast.GeneratorExp):
+                    return Value(Kind.LAZY, (item,)) if item.kind is not Kind.UNKNOWN else UNKNOWN
+                is_table = isinstance(one, ast.Subscript) and self.of(one.value, inner).kind is Kind.TABLE
+                return self._holding(Kind.LIST if isinstance(node, ast.ListComp) else Kind.TABLE, [item], is_table)
+            case ast.DictComp(value=one):
+                return self._holding(Kind.TABLE, [self.of(one, self._looped(node.generators, known))])
+        return UNKNOWN
+
+    def _holding(self, flat: Kind, items: Sequence[Value], slots: bool = False) -> Value:
+        if any(each.kind in (Kind.UNKNOWN, Kind.LAZY, Kind.NPY) for each in items):
+            return UNKNOWN
+        return Value(flat, (), slots) if all(each.kind is Kind.ATOM for each in items) else DEEP
+
+    def _looped(self, generators: Sequence[ast.comprehension], known: Mapping[str, Value]) -> Known:
+        inner = dict(known)
+        for each in generators:
+            bind(each.target, self.of(each.iter, inner).item, inner)
+        return inner
+
+    # -- statements ---------------------------------------------------------------------------------------------
+
+    def _statement(self, node: ast.stmt, known: Known) -> None:
+        match node:
+            case ast.Assign():
+                value = self.of(node.value, known)
+                for target in node.targets:
+                    self._bound(target, value, known)
+            case ast.AnnAssign(value=ast.expr()):
+                self._bound(node.target, self.of(node.value, known), known)
+            case ast.AugAssign():
+                made = self.of(ast.BinOp(_loaded(node.target), node.op, node.value), known)
+                self._bound(node.target, made, known)
+            case ast.With():
+                for item in node.items:
+                    value = self.of(item.context_expr, known)
+                    if value.kind not in (Kind.LAZY, Kind.NPY):
+                        raise Unkept(f"`with {ast.unparse(item)}` may do more than to open a file")
+                    if item.optional_vars is not None:
+                        bind(item.optional_vars, value, known)
+                self.run(node.body, known)
+            case ast.For(orelse=[]):
+                before = dict(known)
+                for _ in range(2):
+                    bind(node.target, self.of(node.iter, known).item, known)
+                    self.run(node.body, known)
+                known.update({name: joined(value, known[name]) for name, value in before.items()})
+            case ast.If():
+                other = dict(known)
+                self.run(node.body, known)
+                self.run(node.orelse, other)
+                known.update({name: joined(value, known.get(name, value)) for name, value in other.items()})
+            case ast.Return(value=ast.expr()):
+                known[RETURNED] = self.of(node.value, known)
+            case ast.Expr(value=ast.Call()):
+                self._changing(node.value, known)
+            case ast.Pass() | ast.Expr(value=ast.Constant()):
+                pass
+            case _:
+                raise Unkept(f"`{ast.unparse(node).splitlines()[0]}` is not reading and decoding alone")
+
+    def _bound(self, target: ast.expr, value: Value, known: Known) -> None:
+        if isinstance(target, ast.Subscript):
+            self._put_into(root_name(target), value, known)
+        elif isinstance(target, ast.Attribute):
+            raise Unkept(f"{ast.unparse(target)} is set")
+        else:
+            bind(target, value, known)
+
+    def _put_into(self, name: str, value: Value, known: Known) -> None:
+        whole = known.get(name, UNKNOWN)
+        if whole.is_numeric:
+            return
+        if whole.kind not in (*_FLAT, Kind.DEEP) or value.kind in (Kind.UNKNOWN, Kind.LAZY, Kind.NPY):
+            raise Unkept(f"what {name} holds is not known")
+        known[name] = Value(whole.kind) if value.kind is Kind.ATOM else DEEP
+
+    def _changing(self, call: ast.Call, known: Known) -> None:
+        """Follow a call whose value nobody takes: a method that changes a list of the block's, or moves a file."""
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr in MOVES:
+            if self.of(func.value, known).kind is Kind.LAZY:
+                return
+        elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in known:
+            added = changed_by(func.attr, [self.of(each, known) for each in call.args])
+            if added is not None:
+                self._put_into(func.value.id, added, known)
+                return
+        raise Unkept(f"{ast.unparse(func)}() is not reading and decoding alone")
+
+    # -- functions of the user's ----------------------------------------------------------------------------------
+
+    def called(self, function: Function, source: SourceFile, given: Sequence[Value]) -> Value:
+        """Return what a function of the user's gives for values in their order."""
+        names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        *body, last = function.body
+        is_plain = isinstance(function, ast.FunctionDef) and isinstance(last, ast.Return) and last.value is not None
+        if not is_plain or len(given) > len(names) or self._depth == _DEPTH or function.decorator_list:
+            return UNKNOWN
+        known = dict.fromkeys(names, ATOM) | dict(zip(names, given, strict=False))
+        outer = BlockKinds(self.project, source, self.names, self._constant)
+        outer._depth = self._depth + 1
+        try:
+            outer.run(body, known)
+        except Unkept:
+            return UNKNOWN
+        assert isinstance(last, ast.Return) and last.value is not None
+        return outer.of(last.value, known)
+
+
+def file_of(kinds: BlockKinds, node: ast.expr) -> bool:
+    """Return whether an item of an expression is that of a file which NumPy has opened."""
+    read = file_read(kinds.source, kinds.names, node)
+    return isinstance(node, ast.Name) or (read is not None and read.gives.kind is Kind.NPY)
+
+
+def bind(target: ast.expr, value: Value, known: Known) -> None:
+    """Bind a name, or several names to the parts of a value."""
+    if isinstance(target, ast.Name):
+        known[target.id] = value
+    elif isinstance(target, ast.Tuple | ast.List) and not any(isinstance(each, ast.Starred) for each in target.elts):
+        parts = value.items if len(value.items) == len(target.elts) else [value.item] * len(target.elts)
+        for each, part in zip(target.elts, parts, strict=True):
+            bind(each, part, known)
+    else:
+        raise Unkept(f"{ast.unparse(target)} is bound in a way that is not followed")
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target

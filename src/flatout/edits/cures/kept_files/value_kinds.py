@@ -1,0 +1,67 @@
+"""What kind of value code gives that reads a file: whether it can be kept, shared or copied.
+
+A value that is read bit by bit while it is used (a handle, an iterator, an archive, an image that is not loaded) is
+LAZY; it may serve where it is used up, and never be kept.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["ATOM", "DEEP", "UNKNOWN", "Kind", "Value", "joined"]
+
+
+class Kind(Enum):
+    """What a value is, and how somebody gets one of his own."""
+
+    ATOM = "a value that cannot be changed"
+    LIST = "a new list of such values"
+    TABLE = "a new dictionary or set of such values"
+    ARRAY = "a new array"
+    MEMBER = "an array of an archive"
+    VIEW = "a part of an array or tensor"
+    FROZEN = "an array that cannot be written to"
+    TENSOR = "a new tensor"
+    IMAGE = "an image in memory"
+    DEEP = "a new object with others in it"
+    NPY = "an array or an archive"
+    LAZY = "something that is read while it is used"
+    UNKNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A kind, with what the items are: one value, or several that are taken apart; `slots`: items take no memory."""
+
+    kind: Kind
+    items: "tuple[Value, ...]" = ()
+    slots: bool = False
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it is an array or a tensor, of which arithmetic makes new ones."""
+        return self.kind in (Kind.ARRAY, Kind.MEMBER, Kind.VIEW, Kind.FROZEN, Kind.TENSOR, Kind.NPY)
+
+    @property
+    def item(self) -> "Value":
+        """What one item is."""
+        if len(self.items) == 1:
+            return self.items[0]
+        if self.items:
+            return Value(Kind.ATOM if all(each.kind is Kind.ATOM for each in self.items) else Kind.DEEP, self.items)
+        if self.kind in (Kind.ATOM, Kind.LIST, Kind.TABLE):
+            return ATOM
+        if self.is_numeric:
+            return Value(Kind.VIEW)
+        return DEEP if self.kind is Kind.DEEP else UNKNOWN
+
+
+ATOM, DEEP, UNKNOWN = Value(Kind.ATOM), Value(Kind.DEEP), Value(Kind.UNKNOWN)
+
+_NEVER = (Kind.LAZY, Kind.UNKNOWN, Kind.NPY)
+
+
+def joined(one: Value, other: Value) -> Value:
+    """Return what a value is that may be either."""
+    if one.kind is other.kind:
+        return Value(one.kind, one.items if one.items == other.items else (), one.slots and other.slots)
+    return UNKNOWN if one.kind in _NEVER or other.kind in _NEVER else DEEP

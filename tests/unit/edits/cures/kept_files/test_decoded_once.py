@@ -1,0 +1,34 @@
+"""Files decoded once: the same samples, errors and draws as before, or left."""
+
+import time
+
+import pytest
+from tests.unit.edits.cures.kept_files.outcomes import hits, outcome
+from tests.unit.edits.cures.kept_files.scripts import files
+from tests.unit.edits.cures.kept_files.styles import STYLES
+from tests.unit.edits.scripts import edited
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def made(folder, text):
+    return edited(folder, "kept-files", text)
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Have the files that were just written count as old ones."""
+    now = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + 10 * 10**9)
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_every_style_is_done_with_the_same_samples(tmp_path, later, name):
+    after, left = made(tmp_path, STYLES[name])
+    assert left == ""
+    paths = files(tmp_path)
+    before = outcome(STYLES[name], paths)
+    kept = outcome(after, paths)
+    assert before[:2] == kept[:2]
+    assert not any(isinstance(each[0], type) and issubclass(each[0], Exception) for each in before[0])
+    assert hits(kept[2]) > 20
