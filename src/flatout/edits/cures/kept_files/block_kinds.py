@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from flatout.edits.cures.kept_files.call_kinds import MOVES, CallKinds, changed_by
 from flatout.edits.cures.kept_files.file_reads import file_read
-from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, UNKNOWN, Kind, Value, joined
+from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, NUMBER, UNKNOWN, Kind, Value, joined
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.fresh_values import root_name
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
@@ -14,7 +14,7 @@ from flatout.edits.reading.source_file import Function, SourceFile
 __all__ = ["RETURNED", "BlockKinds", "Unkept"]
 
 _FLAT = (Kind.ATOM, Kind.LIST, Kind.TABLE)
-_SAME = frozenset({"T", "mT", "real", "flat"})
+_SAME = frozenset({"T", "mT"})
 _FACTS = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "width", "height", "mode", "device", "name", "stem",
                     "suffix", "parent", "n_frames", "format", "itemsize"})  # fmt: skip
 _DEPTH = 3  # functions of the user's within one another
@@ -52,8 +52,11 @@ class BlockKinds:
     def of(self, node: ast.expr, known: Mapping[str, Value]) -> Value:
         """Return what an expression gives."""
         match node:
-            case ast.Constant() | ast.JoinedStr() | ast.Compare():
-                return ATOM
+            case ast.Constant() | ast.JoinedStr():
+                is_number = isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+                return NUMBER if is_number else ATOM
+            case ast.Compare():
+                return self._compared(node, known)
             case ast.Name():
                 return self._name(node, known)
             case ast.Call():
@@ -65,8 +68,8 @@ class BlockKinds:
             case ast.BinOp():
                 return self._arithmetic(node, known)
             case ast.UnaryOp():
-                inner = self.of(node.operand, known)
-                return Value(Kind.ARRAY) if inner.is_numeric and inner.kind is not Kind.TENSOR else inner
+                inner = ATOM if isinstance(node.op, ast.Not) else self.of(node.operand, known)
+                return Value(Kind.ARRAY) if inner.is_numeric and inner.kind is not Kind.TENSOR else _plain(inner)
             case ast.IfExp():
                 return joined(self.of(node.body, known), self.of(node.orelse, known))
             case ast.BoolOp():
@@ -103,17 +106,26 @@ class BlockKinds:
         whole = self.of(node.value, known)
         if node.attr in _SAME and whole.is_numeric:
             return whole
-        return ATOM if node.attr in _FACTS and whole.kind is not Kind.UNKNOWN else UNKNOWN
+        return ATOM if node.attr in _FACTS and whole.kind is not Kind.UNKNOWN and not whole.opaque else UNKNOWN
+
+    def _compared(self, node: ast.Compare, known: Mapping[str, Value]) -> Value:
+        parts = [self.of(each, known) for each in (node.left, *node.comparators)]
+        if all(isinstance(each, ast.In | ast.NotIn | ast.Is | ast.IsNot) for each in node.ops):
+            return ATOM
+        numeric = next((each for each in parts if each.is_numeric), None)
+        if numeric is not None and len(node.ops) == 1:
+            return Value(Kind.TENSOR if numeric.kind is Kind.TENSOR else Kind.ARRAY)
+        return ATOM if all(each.kind in _FLAT or each == DEEP for each in parts) else UNKNOWN
 
     def _arithmetic(self, node: ast.BinOp, known: Mapping[str, Value]) -> Value:
         both = [self.of(node.left, known), self.of(node.right, known)]
-        if UNKNOWN in both or any(each.kind is Kind.LAZY for each in both):
+        if any(each.kind in (Kind.LAZY, Kind.UNKNOWN) or each.opaque for each in both):
             return UNKNOWN
         if isinstance(node.op, ast.Mod) and both[0].kind is Kind.ATOM and not both[1].is_numeric:
             return ATOM
         for each in both:
             if each.is_numeric:
-                return each if each.kind is Kind.TENSOR else Value(Kind.ARRAY)
+                return Value(Kind.TENSOR if each.kind is Kind.TENSOR else Kind.ARRAY)
         return joined(*both) if both[0].kind in _FLAT and both[1].kind in _FLAT else DEEP
 
     def _container(self, node: ast.expr, known: Mapping[str, Value]) -> Value:
@@ -139,7 +151,10 @@ class BlockKinds:
     def _holding(self, flat: Kind, items: Sequence[Value], slots: bool = False) -> Value:
         if any(each.kind in (Kind.UNKNOWN, Kind.LAZY, Kind.NPY) for each in items):
             return UNKNOWN
-        return Value(flat, (), slots) if all(each.kind is Kind.ATOM for each in items) else DEEP
+        numbers = bool(items) and all(each.numbers for each in items)
+        opaque = any(each.opaque for each in items)
+        is_flat = all(each.kind is Kind.ATOM for each in items)
+        return Value(flat if is_flat else Kind.DEEP, (), slots and is_flat, numbers, opaque)
 
     def _looped(self, generators: Sequence[ast.comprehension], known: Mapping[str, Value]) -> Known:
         inner = dict(known)
@@ -202,7 +217,11 @@ class BlockKinds:
             return
         if whole.kind not in (*_FLAT, Kind.DEEP) or value.kind in (Kind.UNKNOWN, Kind.LAZY, Kind.NPY):
             raise Unkept(f"what {name} holds is not known")
-        known[name] = Value(whole.kind) if value.kind is Kind.ATOM else DEEP
+        is_first = whole == Value(Kind.LIST)  # an empty one
+        numbers = value.numbers and (whole.numbers or is_first)
+        is_flat = value.kind is Kind.ATOM and whole.kind is not Kind.DEEP
+        kind = whole.kind if is_flat else Kind.DEEP
+        known[name] = Value(kind, (), False, numbers, value.opaque or whole.opaque)
 
     def _changing(self, call: ast.Call, known: Known) -> None:
         """Follow a call whose value nobody takes: a method that changes a list of the block's, or moves a file."""
@@ -226,7 +245,8 @@ class BlockKinds:
         is_plain = isinstance(function, ast.FunctionDef) and isinstance(last, ast.Return) and last.value is not None
         if not is_plain or len(given) > len(names) or self._depth == _DEPTH or function.decorator_list:
             return UNKNOWN
-        known = dict.fromkeys(names, ATOM) | dict(zip(names, given, strict=False))
+        plain = [ATOM if isinstance(each, ast.Constant) else UNKNOWN for each in function.args.defaults]
+        known = dict(zip(reversed(names), reversed(plain), strict=False)) | dict(zip(names, given, strict=False))
         outer = BlockKinds(self.project, source, self.names, self._constant)
         outer._depth = self._depth + 1
         try:
@@ -253,6 +273,10 @@ def bind(target: ast.expr, value: Value, known: Known) -> None:
             bind(each, part, known)
     else:
         raise Unkept(f"{ast.unparse(target)} is bound in a way that is not followed")
+
+
+def _plain(value: Value) -> Value:
+    return value if value.kind in (Kind.ATOM, Kind.TENSOR) else UNKNOWN
 
 
 def _loaded(target: ast.expr) -> ast.expr:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 
 from flatout.edits.cures.kept_files.file_reads import ARRAY, TENSOR, file_read
-from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, UNKNOWN, Kind, Value
+from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, NUMBER, UNKNOWN, Kind, Value, joined
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
 from flatout.edits.reading.purity.pure_calls import MAKERS, NUMBER_BUILTINS, words
@@ -110,7 +110,7 @@ class CallKinds:
             return UNKNOWN
         first = given[0] if given else ATOM
         if name in NUMBER_BUILTINS:
-            return _LAZY_RANGE if name == "range" else UNKNOWN if first.kind is Kind.UNKNOWN else ATOM
+            return _number(name, first)
         if name in ("zip", "enumerate"):
             items = tuple(each.item for each in given)
             return Value(Kind.LAZY, (Value(Kind.DEEP, (ATOM, *items) if name == "enumerate" else items),))
@@ -119,6 +119,10 @@ class CallKinds:
         if name in ("iter", "reversed", "filter"):
             return Value(Kind.LAZY, ((given[-1] if given else UNKNOWN).item,))
         if name in ("list", "sorted", "tuple", "set", "frozenset", "dict", "sum", "min", "max"):
+            if len(given) > 1 and name in ("min", "max"):
+                for each in given[1:]:
+                    first = joined(first, each)
+                return first
             return _gathered(name, first, bool(given))
         return UNKNOWN
 
@@ -129,7 +133,7 @@ class CallKinds:
             if kind is NameKind.FUNCTION:
                 return self._of_users(function.id, [each.item for each in given[1:]])
             is_number = kind is NameKind.BUILTIN and function.id in (*_NUMBERS, "str", "chr")
-            return ATOM if is_number else UNKNOWN
+            return (NUMBER if function.id in _NUMBERS else ATOM) if is_number else UNKNOWN
         is_text = isinstance(function, ast.Attribute) and ast.unparse(function.value) == "str"
         return ATOM if is_text and function.attr in _OF_TEXT else UNKNOWN  # type: ignore[attr-defined]
 
@@ -139,7 +143,7 @@ class CallKinds:
 
     def _method(self, call: ast.Call, func: ast.Attribute, known: Mapping[str, Value]) -> Value:
         whole, name = self._kind_of(func.value, known), func.attr
-        if whole.kind is Kind.UNKNOWN:
+        if whole.kind is Kind.UNKNOWN or whole.opaque:
             return UNKNOWN
         if whole.kind in (Kind.LAZY, Kind.IMAGE):
             if name == "readlines":
@@ -148,7 +152,7 @@ class CallKinds:
         if whole.is_numeric:
             return _of_numbers(call, whole, name)
         if name in _OF_TEXT:
-            return ATOM
+            return ATOM if name != "replace" or len(call.args) > 1 else UNKNOWN  # of a path: it moves the file
         if name in _LISTS:
             return _LIST if name != "tolist" else DEEP
         if name in ("keys", "values", "items"):
@@ -181,7 +185,18 @@ class CallKinds:
         return self._of_users(name, given) if is_ours and not call.keywords else UNKNOWN
 
 
-_LAZY_RANGE = Value(Kind.LAZY, (ATOM,))
+_LAZY_RANGE = Value(Kind.LAZY, (NUMBER,))
+
+
+def _number(name: str, first: Value) -> Value:
+    """Return what a function gives that makes numbers or text of most things."""
+    if name == "range":
+        return _LAZY_RANGE
+    if first.kind is Kind.UNKNOWN:
+        return UNKNOWN
+    if name in ("abs", "pow", "round", "divmod") and first.kind is not Kind.ATOM:
+        return Value(first.kind if first.kind is Kind.TENSOR else Kind.ARRAY) if first.is_numeric else UNKNOWN
+    return NUMBER if name in _NUMBERS else ATOM
 
 
 def _gathered(name: str, first: Value, is_given: bool) -> Value:
@@ -192,7 +207,9 @@ def _gathered(name: str, first: Value, is_given: bool) -> Value:
         return ARRAY
     if not is_given or first.item.kind is Kind.ATOM:
         flat = {"list": Kind.LIST, "sorted": Kind.LIST, "set": Kind.TABLE, "dict": Kind.TABLE}
-        return Value(flat.get(name, Kind.ATOM), (), first.slots and name in ("list", "sorted"))
+        return Value(flat.get(name, Kind.ATOM), (), first.slots and name in ("list", "sorted"), first.item.numbers)
+    if first.item.opaque:
+        return UNKNOWN
     pairs = first.item.items
     if name == "dict" and len(pairs) == 2 and all(each.kind is Kind.ATOM for each in pairs):  # noqa: PLR2004
         return Value(Kind.TABLE)
@@ -224,7 +241,9 @@ def _to_array(call: ast.Call, dotted: str, first: Value) -> Value:
     named = {each.arg: each.value for each in call.keywords}
     if "copy" in named or "like" in named:
         return UNKNOWN
-    if first.kind in (Kind.DEEP, Kind.LAZY) and first.items == () and first.kind is Kind.DEEP:
+    if first.opaque or (first.kind is Kind.DEEP and first.items):
+        return UNKNOWN
+    if first.kind is Kind.DEEP and not first.numbers:
         has_type = "dtype" in named or len(call.args) > 1
         return ARRAY if has_type and "object" not in ast.unparse(call) else DEEP
     if dotted in ("numpy.asarray", "numpy.ascontiguousarray"):

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from flatout.edits.cures.kept_files.block_kinds import RETURNED
 from flatout.edits.cures.kept_files.coming_again import comes_again, kept_already
-from flatout.edits.cures.kept_files.file_blocks import FileBlock, FileBlocks, place_of
-from flatout.edits.cures.kept_files.kept_text import STATE, KeptNames, functions
+from flatout.edits.cures.kept_files.file_blocks import FileBlock, FileBlocks, Place, place_of
+from flatout.edits.cures.kept_files.kept_text import KeptNames, functions, state_function
+from flatout.edits.cures.kept_files.read_places import read_places
 from flatout.edits.cures.kept_files.reading_effects import effect_of
 from flatout.edits.cures.kept_files.shared_uses import SharedUses
 from flatout.edits.cures.kept_files.value_kinds import Kind, Value
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.called_functions import functions_at
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.name_kinds import NameKinds
 from flatout.edits.reading.source_file import Function, SourceFile
@@ -40,28 +40,31 @@ _COPIES = {
 }
 _MODULES = ("functools", "os", "pathlib", "time")
 _PACKED = (Kind.ARRAY, Kind.TENSOR, Kind.FROZEN, Kind.MEMBER, Kind.IMAGE)
+_MOST_PROOFS = 12
 _NOTHING = "a file that is read and decoded again and again is not found here"
 
 
 def decoded_once(place: EditPlace) -> WrittenEdit:
-    """Keep what files give that the line's function reads, or a function that the line calls."""
-    reasons: dict[str, None] = {}
-    for source, scope in functions_at(place.project, place.source, place.statement):
-        if not isinstance(scope, Function | ast.Module):
-            continue
+    """Keep what files give that are read where the line stands, in what it calls, or what calls it."""
+    found: dict[tuple[SourceFile, Place], str] = {}
+    proofs = 0
+    for source, scope in read_places(place):
         blocks = FileBlocks(place.project, source, scope, NameKinds())
         for block in blocks.found():
-            reason = _reason(place.project, block) or effect_of(place.project, block, blocks.constants)
-            copied, unshared = _copied(place.project, block) if not reason else ({}, "")
-            if reason or unshared:
-                reasons[source.at(block.read.call, reason or unshared)] = None
-                continue
-            try:
-                return _Writing(place.project, block, copied).done()
-            except Unplaced:
-                reasons[source.at(block.read.call, "the change does not fit on this line")] = None
-        reasons |= blocks.reasons
-    return WrittenEdit(place.project, left=tuple(reasons)) if reasons else place.left(_NOTHING)
+            copied, reason = _copied(place.project, block)
+            reason = _reason(place.project, block) or reason
+            if not reason and proofs < _MOST_PROOFS:
+                proofs += 1
+                reason = effect_of(place.project, block, blocks.constants)
+                if not reason:
+                    try:
+                        return _Writing(place.project, block, copied).done()
+                    except Unplaced:
+                        reason = "the change does not fit on this line"
+            found.setdefault((source, place_of(block.read.call)), source.at(block.read.call, reason))
+        for where, reason in blocks.reasons.items():
+            found.setdefault((source, where), reason)
+    return WrittenEdit(place.project, left=tuple(found.values())) if found else place.left(_NOTHING)
 
 
 def _reason(project: Project, block: FileBlock) -> str:
@@ -75,8 +78,9 @@ def _reason(project: Project, block: FileBlock) -> str:
     for above in source.above(block.statements[0]):
         if above is scope:
             break
-        if isinstance(above, ast.Try | ast.TryStar) and several and block.expression is None and not block.returns:
-            return "an error in the middle of it is caught here"
+        catches = isinstance(above, ast.Try | ast.TryStar) or (isinstance(above, ast.With) and "torch" not in ast.unparse(above.items[0]))
+        if catches and several and block.expression is None and not block.returns:
+            return "an error in the middle of it may be caught here"
     if block.read.is_packed and not all(_is_measured(each) for each in block.gives.values()):
         return "what the packed file holds may take any memory"
     if any(each.kind is Kind.DEEP for each in block.gives.values()) and _multiplies(block):
@@ -135,8 +139,8 @@ def _copied(project: Project, block: FileBlock) -> tuple[Mapping[str, str], str]
             if value.kind not in _COPIES:
                 return {}, f"{'what it gives' if name == RETURNED else name} may be changed, or kept: {change}"
             found[name] = _COPIES[value.kind]
-    if sum(block.gives[name].kind in (Kind.ARRAY, Kind.TENSOR) for name in found) > 1:
-        return {}, "several arrays that may share memory would be copied"
+    if found and sum(each.kind is not Kind.ATOM for each in block.gives.values()) > 1:
+        return {}, "of several objects that may be one, some are changed"
     return found, ""
 
 
@@ -147,8 +151,10 @@ class _Writing:
         self._project, self._block, self._copied = project, block, copied
         self._source = block.source
         self._changes = TextChanges(block.source)
-        wanted = next((each for each in block.gives if each != RETURNED), "")
+        wanted = next((each for each in reversed(block.gives) if each != RETURNED), "")
         wanted = wanted.strip("_").lower() or "data"
+        taken = _taken(self._source)
+        self._modules = {each: f"_{each}" if each in taken else each for each in _MODULES}
         state = next((each for each in self._states()), "")
         self._has_state = bool(state)
         self._names = KeptNames(
@@ -166,11 +172,12 @@ class _Writing:
             self._changes.replace(self._block.expression, self._call(RETURNED))
         else:
             body = self._lifted()
-        self._add(functions(self._block, self._names, body))
+        self._add(functions(self._block, self._names, body, self._modules))
         project = self._changes.done(self._project)
         at = self._project.sources.index(self._source)
         for module in _MODULES:
-            project = with_import(project, at, module)
+            if self._modules[module] == module:
+                project = with_import(project, at, module)
         self._check(project.sources[at])
         return WrittenEdit(project, changed=1)
 
@@ -227,21 +234,19 @@ class _Writing:
         """Write the functions before the statement of the module that calls them, behind the one above it."""
         body = self._source.tree.body
         at = next(at for at, each in enumerate(body) if self._block.statements[0] in ast.walk(each))
-        new = [*lines] if self._has_state else [*STATE.format(name=self._names.state).rstrip().split("\n"), "", "", *lines]
-        inner = self._indent()
-        new = [each.replace("    ", inner) if each.startswith("    ") else each for each in new]
-        if at == 0 or isinstance(body[0], ast.Expr) and at == 1 and not isinstance(body[0].value, ast.Constant):
+        aliases = [f"import {module} as {alias}" for module, alias in self._modules.items() if alias != module]
+        new = [*aliases, *(["", ""] if aliases else [])]
+        if not self._has_state:
+            new += [*state_function(self._names.state, self._modules).rstrip().split("\n"), "", ""]
+        if at == 0:
             raise Unplaced
-        self._changes.after(body[at - 1], "", "", *new)
-
-    def _indent(self) -> str:
-        return "    "
+        self._changes.after(body[at - 1], "", "", *new, *lines)
 
     def _states(self) -> Iterator[str]:
         """Yield the name of the function that looks at files, where an edit has written it before."""
         for node in self._source.tree.body:
             if isinstance(node, ast.FunctionDef) and re.fullmatch(r"_state_of_file(_\d+)?", node.name):
-                if ast.unparse(node) == ast.unparse(ast.parse(STATE.format(name=node.name)).body[0]):
+                if ast.unparse(node) == ast.unparse(ast.parse(state_function(node.name, self._modules)).body[0]):
                     yield node.name
 
     def _free(self, wanted: str) -> str:
@@ -261,7 +266,8 @@ class _Writing:
         found = {each.name: each for each in after.tree.body if isinstance(each, ast.FunctionDef)}
         first = min(found[each].lineno for each in (self._names.state, self._names.reads))
         for module in _MODULES:
-            places = [each.lineno for each in after.tree.body if isinstance(each, ast.Import) and _has(each, module)]
+            name = self._modules[module]
+            places = [each.lineno for each in after.tree.body if isinstance(each, ast.Import) and _has(each, module, name)]
             if not places or min(places) > first:
                 raise Unplaced
         try:
@@ -270,5 +276,17 @@ class _Writing:
             raise Unplaced from None
 
 
-def _has(statement: ast.Import, module: str) -> bool:
-    return any(each.name == module and not each.asname for each in statement.names)
+def _has(statement: ast.Import, module: str, name: str) -> bool:
+    bound = {each.asname or each.name.partition(".")[0] for each in statement.names if each.name.startswith(module)}
+    return name in bound
+
+
+def _taken(source: SourceFile) -> set[str]:
+    """Return the names of modules that stand for something else in a file."""
+    taken = {each for each in _MODULES if each in source.names.bound}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom):
+            taken |= {each.asname or each.name for each in node.names}
+        elif isinstance(node, ast.Import):
+            taken |= {each.asname for each in node.names if each.asname and each.asname != each.name}
+    return taken

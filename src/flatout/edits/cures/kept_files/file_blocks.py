@@ -23,6 +23,7 @@ Place = tuple[int, int, int, int]
 _LIBRARY = ("torch.", "numpy.", "math.", "string.", "PIL.", "json.", "csv.", "os.path.", "struct.", "re.", "array.",
             "unicodedata.", "pathlib.", "io.", "gzip.", "bz2.", "lzma.", "wave.", "soundfile.", "scipy.", "cv2.",
             "torchvision.", "torchaudio.", "itertools.", "collections.", "functools.", "operator.")  # fmt: skip
+_BY_NAME = frozenset({"locals", "vars", "eval", "exec", "globals", "dir"})
 _EMPTY = ast.List | ast.Dict | ast.Constant | ast.Tuple
 _TEXT = frozenset({"join", "strip", "split", "format", "endswith", "startswith", "lower", "upper"})
 
@@ -77,7 +78,7 @@ class FileBlocks:
         self._project, self._source, self._scope, self._names = project, source, scope, names
         first = next(each for each in source.tree.body if scope is source.tree or scope in ast.walk(each))
         self.constants = ModuleConstants(project, names, source, first)
-        self.reasons: dict[str, None] = {}
+        self.reasons: dict[Place, str] = {}
 
     def found(self) -> Iterator[FileBlock]:
         """Yield blocks, for each file that is read the longest first."""
@@ -92,7 +93,7 @@ class FileBlocks:
             yield from self._expressions(read, statement)
 
     def _note(self, node: ast.expr, reason: str) -> None:
-        self.reasons[self._source.at(node, reason)] = None
+        self.reasons.setdefault(place_of(node), self._source.at(node, reason))
 
     def _statements(self, read: FileRead, statement: ast.stmt) -> Iterator[FileBlock]:
         block = block_of(self._source, statement)
@@ -145,6 +146,9 @@ class FileBlocks:
         if sum(isinstance(each, ast.Return) for each in others) > _returns(whole[-1]):
             raise Unkept("it may return before its end")
         names = BoundNames(whole)
+        shared = _shared(self._scope) & (names.maybe | _BY_NAME)
+        if shared:
+            raise Unkept(f"{min(shared)} is a name of other functions, or reads names")
         path, inputs, places = self._inputs(read, names)
         return names, path, inputs, places
 
@@ -219,7 +223,7 @@ class FileBlocks:
         in_path = {each for each in ast.walk(read.path) if isinstance(each, ast.Name)}
         if in_path - {*names.taken}:
             raise Unkept("the path is made in the same block")
-        used = names.maybe | {each.id for each in names.taken}
+        used = names.maybe | {each.id for each in names.taken if each not in in_path}
         is_local = isinstance(read.path, ast.Name) and self._is_local(read.path)
         path = read.path.id if is_local and isinstance(read.path, ast.Name) else _free("path", used)
         places = {place_of(read.path): path}
@@ -269,6 +273,8 @@ class FileBlocks:
             Unkept: it may be.
         """
         if isinstance(node, ast.Attribute):
+            if node.attr in self._project.functions:
+                raise Unkept(f"{ast.unparse(node)} may be a property")
             return
         scope = self._scope
         given = [each.arg for each in ast.walk(scope.args) if isinstance(each, ast.arg)] if _is_function(scope) else []
@@ -406,6 +412,13 @@ def _imports(statement: ast.stmt, name: str) -> bool:
         return False
     aliases = (each for each in ast.walk(statement) if isinstance(each, ast.alias))
     return any((each.asname or each.name.partition(".")[0]) == name for each in aliases)
+
+
+def _shared(scope: ast.AST) -> set[str]:
+    """Return the names in a function that are those of others, and what it looks up by name alone."""
+    nodes = [*ast.walk(scope)]
+    found = {name for each in nodes if isinstance(each, ast.Global | ast.Nonlocal) for name in each.names}
+    return found | {each.id for each in nodes if isinstance(each, ast.Name) and each.id in _BY_NAME}
 
 
 def _added_to(scope: ast.AST, inside: set[ast.AST]) -> set[str]:

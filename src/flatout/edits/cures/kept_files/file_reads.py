@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass
 
-from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, Kind, Value
+from flatout.edits.cures.kept_files.value_kinds import ATOM, Kind, Value
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
 from flatout.edits.reading.source_file import SourceFile
 
@@ -19,12 +19,11 @@ _READERS = {
     "numpy.genfromtxt": ARRAY,
     "numpy.fromfile": ARRAY,
     "PIL.Image.open": _IMAGE,
-    "torch.load": DEEP,
+    "torch.load": Value(Kind.DEEP, opaque=True),
     "torchvision.io.read_image": TENSOR,
     "torchaudio.load": Value(Kind.DEEP, (TENSOR, ATOM)),
     "soundfile.read": Value(Kind.DEEP, (ARRAY, ATOM)),
     "scipy.io.wavfile.read": Value(Kind.DEEP, (ATOM, ARRAY)),
-    "cv2.imread": ARRAY,
     **dict.fromkeys(_OPENERS, _FILE),
 }
 _METHODS = {"read_text": ATOM, "read_bytes": ATOM}

@@ -1,32 +1,33 @@
 """The functions that keep what a file gives, as text: one that reads and decodes, and one that asks it or memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flatout.edits.cures.kept_files.file_blocks import FileBlock
 from flatout.edits.cures.kept_files.value_kinds import Kind, Value
 
-__all__ = ["STATE", "KeptNames", "functions"]
+__all__ = ["KeptNames", "functions", "state_function"]
 
 _MIB = 1024**2
-_KEPT = {True: (16, 64 * _MIB), False: (32, 32 * _MIB)}  # files and bytes of each: of arrays, of others; 1 GiB in all
-_OF_TEXT, _OF_OBJECTS = 4, 64  # bytes that one byte of a file may take
+_MOST = ((16, 64 * _MIB), (32, 32 * _MIB))  # files and bytes of each: of text and lists the second; 1 GiB in all
+_OF_TEXT, _OF_NUMBERS, _OF_OBJECTS = 4, 32, 64  # bytes that one byte of a file may take
 _SLOT, _NUMBER = 8, 64  # bytes of one item of a list
 _ARRAYS = (Kind.ARRAY, Kind.MEMBER, Kind.FROZEN, Kind.TENSOR)
 
-STATE = '''\
+_STATE = '''\
 def {name}(path, largest, *settings):
     """Return what changes whenever a file is written, None for what should be read each time."""
-    is_path = isinstance(path, (str, pathlib.PurePath)) and os.path.isfile(path)
-    if not is_path or not {{type(each) for each in settings}} <= {{bool, int, str, type(None)}}:
+    if type(path) not in (str, type({pathlib}.Path())) or not {os}.path.isfile(path):
+        return None
+    if not {{type(each) for each in settings}} <= {{bool, int, str, type(None)}}:
         return None
     try:
         with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
+            status = {os}.fstat(file.fileno())
     except OSError:
         return None
     newest = max(status.st_mtime_ns, status.st_ctime_ns)
-    if not 0 < status.st_size <= largest or abs(time.time_ns() - newest) < 3_000_000_000:
+    if not 0 < status.st_size <= largest or abs({time}.time_ns() - newest) < 3_000_000_000:
         return None  # a file that is being written may change again without another time
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 '''
@@ -41,12 +42,17 @@ class KeptNames:
     keeps: str
 
 
-def functions(block: FileBlock, names: KeptNames, body: Sequence[str]) -> list[str]:
+def state_function(name: str, modules: Mapping[str, str]) -> str:
+    """Return the function that looks whether a file was written; `modules`: what those it needs are called."""
+    return _STATE.format(name=name, **modules)
+
+
+def functions(block: FileBlock, names: KeptNames, body: Sequence[str], modules: Mapping[str, str]) -> list[str]:
     """Return the lines of the two functions; `body`: those of the block, without indentation."""
     gives = [each for each in block.gives if each != "return"] or ["what is read"]
     shown = ", ".join(f"`{each}`" for each in gives) if not block.returns and block.expression is None else "what"
     about = f"{shown} of a file" if shown != "what" else "what a file holds"
-    num_files, num_bytes = _KEPT[all(each.kind in (*_ARRAYS, Kind.IMAGE) for each in block.gives.values())]
+    num_files, num_bytes = _MOST[all(each.kind in (Kind.ATOM, Kind.LIST) for each in block.gives.values())]
     given = ", ".join((block.path, *block.inputs))
     state = _free("written", {block.path, *block.inputs})
     largest = min(_largest(each, num_bytes) for each in block.gives.values())
@@ -56,14 +62,14 @@ def functions(block: FileBlock, names: KeptNames, body: Sequence[str]) -> list[s
     tests = [_is_large(part, value, num_bytes) for part, value in zip(parts, block.gives.values(), strict=True)]
     test = " or ".join(each for each in tests if each)
     return [
-        f"@functools.lru_cache(maxsize={num_files}, typed=True)",
+        f"@{modules['functools']}.lru_cache(maxsize={num_files}, typed=True)",
         f"def {names.reads}({given}, {state}):",
         f'    """Read and decode {about}; `{state}` tells apart what stood in it."""',
         *(f"    {line}" if line else "" for line in body),
         "",
         "",
         f"def {names.keeps}({given}):",
-        f'    """Return {about}, from memory while it stays as it is: {num_files} files of {num_bytes // _MIB} MiB."""',
+        f'    """Return {about}, from memory while it stays as it is: of {num_files} files, {num_bytes // _MIB} MiB each."""',
         f"    {state} = {names.state}({', '.join((block.path, _number(largest), *block.inputs))})",
         f"    if {state} is None:",
         f"        return {names.reads}.__wrapped__({given}, {state})",
@@ -83,7 +89,7 @@ def functions(block: FileBlock, names: KeptNames, body: Sequence[str]) -> list[s
 def _largest(value: Value, num_bytes: int) -> int:
     """Return the size of the largest file whose value is kept."""
     if value.kind in (Kind.DEEP, Kind.TABLE):
-        return num_bytes // _OF_OBJECTS
+        return num_bytes // (_OF_NUMBERS if value.numbers else _OF_OBJECTS)
     return num_bytes if value.kind in (*_ARRAYS, Kind.IMAGE) else num_bytes // _OF_TEXT
 
 

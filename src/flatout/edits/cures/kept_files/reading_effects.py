@@ -27,6 +27,7 @@ _OF_FILES = words("read readline readframes getparams read_bytes read_text")
 _TO_LIST = words("readlines open convert resize crop rotate transpose")
 _TO_NUMBER = words("getnframes getframerate getsampwidth getnchannels tell")
 _MOCKS = frozenset({"unittest.mock", "mock", "pytest"})
+_MAPPED = frozenset({"memmap", "open_memmap", "mmap"})
 _OF_TORCH = frozenset({"set_default_dtype", "set_default_device", "set_default_tensor_type"})
 
 
@@ -53,6 +54,8 @@ def _outside(project: Project, block: FileBlock, names: NameKinds) -> Iterator[s
         name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
         if name == "setlocale":
             yield "setlocale() changes how text is read"
+        elif name in _MAPPED:
+            yield f"what is written by {name} may show in no time of the file"
         elif tensors and name in _OF_TORCH:
             yield f"{name}() changes what torch.tensor() makes"
         elif tensors and isinstance(node, ast.withitem) and isinstance(node.context_expr, ast.Call):
@@ -206,7 +209,7 @@ class _Plain(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in MOVES and self._reads:
-            return ast.Pass()
+            return ast.Expr(ast.Tuple([self.visit(each) for each in call.args], ast.Load()))
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:

@@ -180,7 +180,9 @@ class SharedUses:
         elif value.kind is Kind.IMAGE:
             if name not in ("crop", "resize", "convert", "rotate", "transpose", "getpixel", "copy"):
                 yield f"{shown} may change it"
-        elif name not in _OF_TABLE:
+        elif value.kind is Kind.DEEP and name in ("clone", "tolist", "item"):
+            return
+        elif name not in _OF_TABLE and not (value.kind is Kind.DEEP and name in _SAME_MEMORY - {"split"}):
             yield f"{shown} may change it"
         elif value.kind is Kind.DEEP:
             yield from self._use(source, call, value if name in ("items", "values") else DEEP, most)

@@ -7,7 +7,7 @@ LAZY; it may serve where it is used up, and never be kept.
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["ATOM", "DEEP", "UNKNOWN", "Kind", "Value", "joined"]
+__all__ = ["ATOM", "DEEP", "NUMBER", "UNKNOWN", "Kind", "Value", "joined"]
 
 
 class Kind(Enum):
@@ -30,11 +30,21 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Value:
-    """A kind, with what the items are: one value, or several that are taken apart; `slots`: items take no memory."""
+    """A kind, with what is known besides.
+
+    Attributes:
+        kind: what it is.
+        items: what its items are: one value for all, or several that are taken apart.
+        slots: its items are those of a table, and take no memory of their own.
+        numbers: it is made of numbers alone.
+        opaque: it may be of any class.
+    """
 
     kind: Kind
     items: "tuple[Value, ...]" = ()
     slots: bool = False
+    numbers: bool = False
+    opaque: bool = False
 
     @property
     def is_numeric(self) -> bool:
@@ -49,12 +59,15 @@ class Value:
         if self.items:
             return Value(Kind.ATOM if all(each.kind is Kind.ATOM for each in self.items) else Kind.DEEP, self.items)
         if self.kind in (Kind.ATOM, Kind.LIST, Kind.TABLE):
-            return ATOM
+            return NUMBER if self.numbers else ATOM
+        if self.opaque:
+            return self
         if self.is_numeric:
             return Value(Kind.VIEW)
         return DEEP if self.kind is Kind.DEEP else UNKNOWN
 
 
+NUMBER = Value(Kind.ATOM, numbers=True)
 ATOM, DEEP, UNKNOWN = Value(Kind.ATOM), Value(Kind.DEEP), Value(Kind.UNKNOWN)
 
 _NEVER = (Kind.LAZY, Kind.UNKNOWN, Kind.NPY)
@@ -62,6 +75,8 @@ _NEVER = (Kind.LAZY, Kind.UNKNOWN, Kind.NPY)
 
 def joined(one: Value, other: Value) -> Value:
     """Return what a value is that may be either."""
+    numbers, opaque = one.numbers and other.numbers, one.opaque or other.opaque
     if one.kind is other.kind:
-        return Value(one.kind, one.items if one.items == other.items else (), one.slots and other.slots)
-    return UNKNOWN if one.kind in _NEVER or other.kind in _NEVER else DEEP
+        items = one.items if one.items == other.items else ()
+        return Value(one.kind, items, one.slots and other.slots, numbers, opaque)
+    return UNKNOWN if one.kind in _NEVER or other.kind in _NEVER else Value(Kind.DEEP, (), False, numbers, opaque)

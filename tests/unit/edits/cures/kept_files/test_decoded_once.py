@@ -4,6 +4,8 @@ import time
 
 import pytest
 from tests.unit.edits.cures.kept_files.outcomes import hits, outcome
+from tests.unit.edits.cures.kept_files.hostile import HOSTILE
+from tests.unit.edits.cures.kept_files.refused import REFUSED
 from tests.unit.edits.cures.kept_files.scripts import files
 from tests.unit.edits.cures.kept_files.styles import STYLES
 from tests.unit.edits.scripts import edited
@@ -32,3 +34,24 @@ def test_every_style_is_done_with_the_same_samples(tmp_path, later, name):
     assert before[:2] == kept[:2]
     assert not any(isinstance(each[0], type) and issubclass(each[0], Exception) for each in before[0])
     assert hits(kept[2]) > 20
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_sure_is_left_with_the_reason(tmp_path, name):
+    reason, text = REFUSED[name]
+    after, left = made(tmp_path, text)
+    assert after == ""
+    assert reason in left
+    assert left
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_scripts_give_the_same_samples_or_are_left(tmp_path, later, name):
+    paths = files(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "f0.txt").write_text("another text, as long as is needed")
+    after, left = made(tmp_path, HOSTILE[name])
+    before = outcome(HOSTILE[name], paths)
+    assert left or after
+    if after:
+        assert before[:2] == outcome(after, paths)[:2]
