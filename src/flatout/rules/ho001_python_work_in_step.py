@@ -153,7 +153,15 @@ RULE = Rule(
     code="HO001",
     name="python-work-in-step",
     check=check,
-    edits=(("collect",), ("foreach",), ("seldom-work",), ("state-copies",), ("list-lookups",), ("element-writes",)),
+    edits=(
+        ("collect",),
+        ("foreach",),
+        ("seldom-work",),
+        ("state-copies",),
+        ("list-lookups",),
+        ("element-writes",),
+        ("kept-files",),
+    ),
     fires_on=(
         example(step_ms=100, forward=30, backward=40, lines=_LINES),
         example(step_ms=100, forward=40, backward=50, lines=_LINES),

@@ -141,6 +141,7 @@ RULE = Rule(
     check=check,
     after=("io-wait-low-concurrency", "connection-per-sample", "remote-reads-unused"),
     after_at_same_line=True,
+    edits=(("kept-files",),),
     stage=_stage,
     takes_whole_stage=True,
     fires_on=(

@@ -88,6 +88,7 @@ RULE = Rule(
     check=check,
     subsumes=("slow-sample-line",),
     after=("remote-reads-unused",),
+    edits=(("kept-files",),),
     stage=SAMPLES,
     fires_on=(
         example(step_ms=200, input=161, forward=30, loaders=(_LOADER,), lines=_LINES),

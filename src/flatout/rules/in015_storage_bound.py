@@ -88,6 +88,7 @@ RULE = Rule(
     name="storage-bound",
     check=check,
     subsumes=("slow-sample-line",),
+    edits=(("kept-files",),),
     stage=READING,
     fires_on=(
         example(step_ms=200, input=161, forward=30, loaders=(_LOADER,), lines=_LINES, utilization=_reading(9e8)),

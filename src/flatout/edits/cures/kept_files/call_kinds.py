@@ -76,9 +76,7 @@ def changed_by(method: str, given: Sequence[Value]) -> Value | None:
 class CallKinds:
     """The kinds of what calls give."""
 
-    def __init__(
-        self, project: Project, source: SourceFile, names: NameKinds, of: _Of, called: _Called
-    ) -> None:
+    def __init__(self, project: Project, source: SourceFile, names: NameKinds, of: _Of, called: _Called) -> None:
         """`of` tells the kinds of arguments; `called`: what a function of the user's gives."""
         self._project, self._source, self._names = project, source, names
         self._kind_of, self._called = of, called
@@ -100,9 +98,7 @@ class CallKinds:
             return self._method(call, call.func, known)
         return UNKNOWN
 
-    def _by_name(
-        self, call: ast.Call, func: ast.Name, given: Sequence[Value], known: Mapping[str, Value]
-    ) -> Value:
+    def _by_name(self, call: ast.Call, func: ast.Name, given: Sequence[Value], known: Mapping[str, Value]) -> Value:
         kind, name = self._names.kind(self._source, func), func.id
         if kind is NameKind.FUNCTION and not call.keywords:
             return self._of_users(name, given)
@@ -211,7 +207,7 @@ def _gathered(name: str, first: Value, is_given: bool) -> Value:
     if first.item.opaque:
         return UNKNOWN
     pairs = first.item.items
-    if name == "dict" and len(pairs) == 2 and all(each.kind is Kind.ATOM for each in pairs):  # noqa: PLR2004
+    if name == "dict" and len(pairs) == 2 and all(each.kind is Kind.ATOM for each in pairs):
         return Value(Kind.TABLE)
     return DEEP
 
@@ -227,7 +223,11 @@ def _of_numbers(call: ast.Call, whole: Value, name: str) -> Value:
         return whole
     if name in _CAST:
         to = [*call.args, *(each.value for each in call.keywords)]
-        return whole if all(ast.unparse(each).startswith("torch.") and "device" not in ast.unparse(each) for each in to) else UNKNOWN
+        return (
+            whole
+            if all(ast.unparse(each).startswith("torch.") and "device" not in ast.unparse(each) for each in to)
+            else UNKNOWN
+        )
     if name == "numpy" and is_tensor:
         return ARRAY
     if name == "astype" and any(each.arg == "copy" for each in call.keywords):

@@ -78,7 +78,9 @@ def _reason(project: Project, block: FileBlock) -> str:
     for above in source.above(block.statements[0]):
         if above is scope:
             break
-        catches = isinstance(above, ast.Try | ast.TryStar) or (isinstance(above, ast.With) and "torch" not in ast.unparse(above.items[0]))
+        catches = isinstance(above, ast.Try | ast.TryStar) or (
+            isinstance(above, ast.With) and "torch" not in ast.unparse(above.items[0])
+        )
         if catches and several and block.expression is None and not block.returns:
             return "an error in the middle of it may be caught here"
     if block.read.is_packed and not all(_is_measured(each) for each in block.gives.values()):
@@ -106,9 +108,20 @@ def _multiplies(block: FileBlock) -> bool:
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
                 return True
             if isinstance(node, ast.For):
-                own = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
-                inner_loops = [each for each in ast.walk(node) if isinstance(each, ast.For | ast.comprehension) and each is not node]
-                if any(not own & {one.id for one in ast.walk(each.iter) if isinstance(one, ast.Name)} for each in inner_loops):
+                own = {
+                    each.id
+                    for each in ast.walk(node)
+                    if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)
+                }
+                inner_loops = [
+                    each
+                    for each in ast.walk(node)
+                    if isinstance(each, ast.For | ast.comprehension) and each is not node
+                ]
+                if any(
+                    not own & {one.id for one in ast.walk(each.iter) if isinstance(one, ast.Name)}
+                    for each in inner_loops
+                ):
                     return True
     return False
 
@@ -267,7 +280,9 @@ class _Writing:
         first = min(found[each].lineno for each in (self._names.state, self._names.reads))
         for module in _MODULES:
             name = self._modules[module]
-            places = [each.lineno for each in after.tree.body if isinstance(each, ast.Import) and _has(each, module, name)]
+            places = [
+                each.lineno for each in after.tree.body if isinstance(each, ast.Import) and _has(each, module, name)
+            ]
             if not places or min(places) > first:
                 raise Unplaced
         try:

@@ -281,7 +281,9 @@ class FileBlocks:
         is_given = name.id in given and getattr(scope, "name", "") != "__getitem__"
         stored = [each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id == name.id]
         is_bound = any(not isinstance(each.ctx, ast.Load) for each in stored)
-        inside = any(isinstance(each, ast.Subscript) and name in ast.walk(each.slice) for each in self._source.above(name))
+        inside = any(
+            isinstance(each, ast.Subscript) and name in ast.walk(each.slice) for each in self._source.above(name)
+        )
         if inside or is_bound or not is_given:
             raise Unkept(f"{name.id} may be another one for each sample")
 

@@ -114,5 +114,3 @@ def _free(wanted: str, used: set[str]) -> str:
         number += 1
         found = f"{wanted}_{number}"
     return found
-
-

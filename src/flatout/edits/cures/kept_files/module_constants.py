@@ -159,7 +159,7 @@ def _is_of_module(source: SourceFile, node: ast.AST) -> bool:
 
 def _sets(source: SourceFile, call: ast.Call, name: str) -> bool:
     """Return whether `setattr` may bind a name of a module."""
-    if len(call.args) < 2:  # noqa: PLR2004
+    if len(call.args) < 2:
         return True
     to = call.args[1]
     return to.value == name if isinstance(to, ast.Constant) else bool(source.names.dotted(call.args[0]))

@@ -17,7 +17,7 @@ from flatout.edits.reading.purity.effects import Effects
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
 from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.purity.set_attributes import SetAttributes
-from flatout.edits.reading.source_file import Function, SourceFile
+from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["effect_of"]
 
@@ -61,7 +61,9 @@ def _outside(project: Project, block: FileBlock, names: NameKinds) -> Iterator[s
         elif tensors and isinstance(node, ast.withitem) and isinstance(node.context_expr, ast.Call):
             if source.names.dotted(node.context_expr.func) == "torch.device":
                 yield "`with torch.device(...)` changes where tensors are made"
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(("/proc", "/sys")):
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(("/proc", "/sys"))
+        ):
             yield f"{node.value} is no plain file"
 
 
@@ -80,16 +82,16 @@ def _inside(project: Project, block: FileBlock, constants: ModuleConstants, name
     changed = project.with_code(source.path, f"{text}\n".encode())
     place = changed.sources[project.sources.index(source)]
     effects = Effects(changed)
-    yield effects.of(place, ast.Call(ast.Name(_NAME, ast.Load()), [], [])).replace(_OWN, "").removeprefix(f"{_NAME}(): ")
+    yield (
+        effects.of(place, ast.Call(ast.Name(_NAME, ast.Load()), [], [])).replace(_OWN, "").removeprefix(f"{_NAME}(): ")
+    )
     reached = effects.reached(place, ast.Name(_NAME, ast.Load()))
     for name in dict.fromkeys(each.name.removesuffix(_OWN) for each in reached):
         if name != _NAME:
             yield from _dependencies(project, name, constants, names)
 
 
-def _dependencies(
-    project: Project, called: str, constants: ModuleConstants, names: NameKinds
-) -> Iterator[str]:
+def _dependencies(project: Project, called: str, constants: ModuleConstants, names: NameKinds) -> Iterator[str]:
     """Yield what a function of the user's reads that may change."""
     alike = project.functions.get(called, ())
     if len(alike) != 1:
@@ -111,7 +113,9 @@ def _dependencies(
         above = source.parents[node]
         dotted = source.names.dotted(above) if isinstance(above, ast.Attribute) else ""
         is_call = isinstance(source.parents[above], ast.Call) and source.parents[above].func is above  # type: ignore[attr-defined]
-        if kind is NameKind.CLASS or (dotted and not is_call and not dotted.startswith(("torch.", "numpy.", "string."))):
+        if kind is NameKind.CLASS or (
+            dotted and not is_call and not dotted.startswith(("torch.", "numpy.", "string."))
+        ):
             yield f"{called}() reads {node.id}"
         elif kind is NameKind.VARIABLE and constants.value(source, node.id).kind is Kind.UNKNOWN:
             yield f"{called}() reads {node.id}, which may change ({constants.reason})"
@@ -208,7 +212,12 @@ class _Plain(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         call = node.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in MOVES and self._reads:
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr in MOVES
+            and self._reads
+        ):
             return ast.Expr(ast.Tuple([self.visit(each) for each in call.args], ast.Load()))
         return self.generic_visit(node)
 
@@ -226,5 +235,3 @@ class _Plain(ast.NodeTransformer):
             if method in methods:
                 return ast.Call(ast.Name(stand_in, ast.Load()), whole, [])
         return self.generic_visit(node)
-
-

@@ -73,9 +73,7 @@ class SharedUses:
                     yield f"{name} is read by a function in this one"
                 yield from self._use(source, node, value, most)
 
-    def _targets(
-        self, source: SourceFile, target: ast.expr, value: Value, within: ast.AST, most: int
-    ) -> Iterator[str]:
+    def _targets(self, source: SourceFile, target: ast.expr, value: Value, within: ast.AST, most: int) -> Iterator[str]:
         """Yield what may change a value that is bound to a target, or to several."""
         if value.kind is Kind.ATOM:
             return
@@ -139,9 +137,7 @@ class SharedUses:
             case _:
                 yield f"`{ast.unparse(source.statement(node)).splitlines()[0]}` hands it on"
 
-    def _item(
-        self, source: SourceFile, node: ast.expr, above: ast.Subscript, value: Value, most: int
-    ) -> Iterator[str]:
+    def _item(self, source: SourceFile, node: ast.expr, above: ast.Subscript, value: Value, most: int) -> Iterator[str]:
         if above.slice is node:
             return
         if not isinstance(above.ctx, ast.Load):
@@ -187,14 +183,18 @@ class SharedUses:
         elif value.kind is Kind.DEEP:
             yield from self._use(source, call, value if name in ("items", "values") else DEEP, most)
 
-    def _given(
-        self, source: SourceFile, node: ast.expr, call: ast.Call, value: Value, most: int
-    ) -> Iterator[str]:
+    def _given(self, source: SourceFile, node: ast.expr, call: ast.Call, value: Value, most: int) -> Iterator[str]:
         dotted = source.names.dotted(call.func)
         name = call.func.id if isinstance(call.func, ast.Name) else ""
         is_builtin = isinstance(call.func, ast.Name) and self._names.kind(source, call.func) is NameKind.BUILTIN
-        copies = not any(each.arg in ("copy", "out", "like", "dtype") and _is_false(each.value) for each in call.keywords)
-        if dotted in _TO_NEW and copies and (value.kind is not Kind.DEEP or dotted.startswith("torch.") or _typed(call)):
+        copies = not any(
+            each.arg in ("copy", "out", "like", "dtype") and _is_false(each.value) for each in call.keywords
+        )
+        if (
+            dotted in _TO_NEW
+            and copies
+            and (value.kind is not Kind.DEEP or dotted.startswith("torch.") or _typed(call))
+        ):
             return
         if value.kind is Kind.IMAGE and dotted in ("numpy.array", "torchvision.transforms.functional.to_tensor"):
             return

@@ -11,18 +11,26 @@ return torch.tensor(ids[start:start + 9])
 """
 
 HOSTILE = {
-    "a table that changes": script(IDS + "\n", head="""
+    "a table that changes": script(
+        IDS + "\n",
+        head="""
 def used(sample):
     stoi[random.choice("abc")] = random.randint(0, 99)
     return sample
-"""),
-    "a table that is bound anew": script(IDS, head="""
+""",
+    ),
+    "a table that is bound anew": script(
+        IDS,
+        head="""
 def used(sample):
     global stoi
     stoi = {c: i + random.randint(0, 9) for i, c in enumerate(CHARS)}
     return sample
-"""),
-    "a table that somebody holds": script(IDS, head="""
+""",
+    ),
+    "a table that somebody holds": script(
+        IDS,
+        head="""
 class Holder:
     def __init__(self, table):
         self.table = table
@@ -30,51 +38,63 @@ holder = Holder(stoi)
 def used(sample):
     holder.table[random.choice("abc")] = random.randint(0, 99)
     return sample
-"""),
+""",
+    ),
     "a table of the object's": script("""
 self.stoi = {c: random.randint(0, 9) for c in CHARS}
 ids = [self.stoi[c] for c in open(path).read()]  # <<
 start = random.randint(0, 99)
 return torch.tensor(ids[start:start + 9])
 """),
-    "a number that changes": script("""
+    "a number that changes": script(
+        """
 ids = [stoi[c] % MODULUS for c in open(path).read()]  # <<
 start = random.randint(0, 99)
 return torch.tensor(ids[start:start + 9])
-""", head="""
+""",
+        head="""
 MODULUS = 7
 def used(sample):
     global MODULUS
     MODULUS = random.randint(3, 9)
     return sample
-"""),
-    "a number of the module that is set by name": script("""
+""",
+    ),
+    "a number of the module that is set by name": script(
+        """
 ids = [stoi[c] % MODULUS for c in open(path).read()]  # <<
 start = random.randint(0, 99)
 return torch.tensor(ids[start:start + 9])
-""", head="""
+""",
+        head="""
 MODULUS = 7
 def used(sample):
     globals()["MODULUS"] = random.randint(3, 9)
     return sample
-"""),
-    "a function that reads what changes": script("""
+""",
+    ),
+    "a function that reads what changes": script(
+        """
 ids = encode(open(path).read())  # <<
 start = random.randint(0, 99)
 return torch.tensor(ids[start:start + 9])
-""", head="""
+""",
+        head="""
 SHIFT = [0]
 def encode(text):
     return [ord(c) + SHIFT[0] for c in text]
 def used(sample):
     SHIFT[0] = random.randint(0, 9)
     return sample
-"""),
-    "a function that is replaced": script("""
+""",
+    ),
+    "a function that is replaced": script(
+        """
 ids = encode(open(path).read())  # <<
 start = random.randint(0, 99)
 return torch.tensor(ids[start:start + 9])
-""", head="""
+""",
+        head="""
 def encode(text):
     return [ord(c) for c in text]
 def used(sample):
@@ -82,30 +102,38 @@ def used(sample):
     shift = random.randint(0, 9)
     encode = lambda text: [ord(c) + shift for c in text]
     return sample
-"""),
-    "a function that counts": script("""
+""",
+    ),
+    "a function that counts": script(
+        """
 ids = encode(open(path).read())  # <<
 start = random.randint(0, 99)
 return torch.tensor(ids[start:start + 9]), CALLS[0]
-""", head="""
+""",
+        head="""
 CALLS = [0]
 def encode(text):
     CALLS[0] += 1
     return [ord(c) for c in text]
-"""),
-    "a function that draws": script("""
+""",
+    ),
+    "a function that draws": script(
+        """
 ids = encode(open(path).read())  # <<
 start = random.randint(0, 99)
 return torch.tensor(ids[start:start + 9])
-""", head="""
+""",
+        head="""
 def encode(text):
     return [ord(c) + random.randint(0, 3) for c in text]
-"""),
+""",
+    ),
     "a path from a property": script("""
 ids = [stoi[c] for c in open(self.path).read()]  # <<
 start = random.randint(0, len(ids) - 9)
 return torch.tensor(ids[start:start + 9])
-""") + """
+""")
+    + """
     @property
     def path(self):
         return random.choice(self.paths)
@@ -131,54 +159,77 @@ other = ids
 other.append(random.randint(0, 9))
 return torch.tensor(ids[-9:]), len(ids)
 """),
-    "a list that collate changes": script("""
+    "a list that collate changes": script(
+        """
 ids = [stoi[c] for c in open(path).read()]  # <<
 return ids if random.random() < 2 else None
-""", head="""
+""",
+        head="""
 def used(sample):
     sample[0] = -1
     sample.append(3)
     return list(sample)
-"""),
-    "views of a tensor that are changed": script("""
+""",
+    ),
+    "views of a tensor that are changed": script(
+        """
 x = torch.from_numpy(np.loadtxt(path, delimiter=","))  # <<
 a, b = x[:8], x[4:12]
 a.mul_(random.random())
 return a, b
-""", suffix=".csv"),
-    "a view that is changed by collate": script("""
+""",
+        suffix=".csv",
+    ),
+    "a view that is changed by collate": script(
+        """
 x = np.loadtxt(path, delimiter=",")  # <<
 at = random.randint(0, 9)
 return x[at:at + 4]
-""", suffix=".csv", head="""
+""",
+        suffix=".csv",
+        head="""
 def used(sample):
     sample += 100
     return sample.copy()
-"""),
-    "an array through asarray": script("""
+""",
+    ),
+    "an array through asarray": script(
+        """
 x = np.loadtxt(path, delimiter=",")  # <<
 y = np.asarray(x)[random.randint(0, 9):]
 y[0] = 7
 return y.copy(), x.sum()
-""", suffix=".csv"),
-    "an image that is drawn on": script("""
+""",
+        suffix=".csv",
+    ),
+    "an image that is drawn on": script(
+        """
 image = Image.open(path).convert("RGB")  # <<
 image.putpixel((0, 0), (random.randint(0, 255), 0, 0))
 return np.array(image)[:2]
-""", suffix=".png"),
-    "columns of an array in Fortran's order": script("""
+""",
+        suffix=".png",
+    ),
+    "columns of an array in Fortran's order": script(
+        """
 a, b, c, d = np.loadtxt(path, delimiter=",", unpack=True)  # <<
 return a[random.randint(0, 9):].copy(), b, c, d
-""", suffix=".csv"),
-    "a mask": script("""
+""",
+        suffix=".csv",
+    ),
+    "a mask": script(
+        """
 x = np.loadtxt(path, delimiter=",")
 mask = x > 50  # <<
 mask[random.randint(0, 9)] = True
 return x[mask].sum(), mask
-""", suffix=".csv"),
+""",
+        suffix=".csv",
+    ),
     "a subclass with another path": script("""
 return self.window_of(path)
-""") + """
+""")
+    + """
     def window_of(self, path):
         ids = [stoi[c] for c in open(path).read()]  # <<
         start = random.randint(0, len(ids) - 9)
@@ -207,7 +258,8 @@ except KeyError as error:
     return str(error)
 return torch.tensor(ids[:9])
 """),
-    "an error between two statements": script("""
+    "an error between two statements": script(
+        """
 text = ids = None
 try:
     text = open(path).read()
@@ -215,9 +267,11 @@ try:
 except KeyError:
     pass
 return text[random.randint(0, 9):], ids
-""", head="""
+""",
+        head="""
 SHORT = {"a": 1}
-"""),
+""",
+    ),
     "a file that is no file": script("""
 import io
 ids = [stoi[c] for c in np.load(io.BytesIO(b"x"), allow_pickle=False)]  # <<
@@ -242,33 +296,43 @@ os.chdir(folder)
 text = open("f0.txt").read()  # <<
 return text[random.randint(0, 9):]
 """),
-    "settings that differ": script("""
+    "settings that differ": script(
+        """
 rows = [line.split(self.sep) for line in open(path)]  # <<
 self.sep = random.choice([",", "1", 1, True, 2.0])
 return rows[0][0], len(rows[random.randint(0, 3)])
-""", suffix=".csv"),
-    "zeros with a sign": script("""
+""",
+        suffix=".csv",
+    ),
+    "zeros with a sign": script(
+        """
 values = np.loadtxt(path, delimiter=",") * self.window  # <<
 self.window = random.choice([0.0, -0.0, 0, False])
 return values[:1].copy(), random.random()
-""", suffix=".csv"),
-    "an object as a setting": script("""
+""",
+        suffix=".csv",
+    ),
+    "an object as a setting": script(
+        """
 text = open(path).read().replace("a", self.sep)  # <<
 self.sep = random.choice([str, Text])("xy")
 return text[random.randint(0, 99):]
-""", head="""
+""",
+        head="""
 class Text(str):
     def __hash__(self):
         return 1
     def __eq__(self, other):
         return True
-"""),
+""",
+    ),
     "a name of the class": script("""
 ids = [stoi[c] for c in open(path).read()][:self.window]  # <<
 self.window = random.randint(1, 99)
 return torch.tensor(ids)
 """),
-    "a variable of a function around": HEAD + """
+    "a variable of a function around": HEAD
+    + """
 def build():
     table = {c: i for i, c in enumerate(CHARS)}
 
@@ -287,7 +351,8 @@ def build():
 
 Data = build()
 """,
-    "two data sets of one file": HEAD + """
+    "two data sets of one file": HEAD
+    + """
 class One:
     def __init__(self, paths, step=1):
         self.paths, self.step = [p for p in paths if p.suffix == ".csv"], step
@@ -305,7 +370,8 @@ class Data:
     def __getitem__(self, index):
         return [each[index] for each in self.both]
 """,
-    "a generator that is read on": HEAD + """
+    "a generator that is read on": HEAD
+    + """
 def windows(paths):
     while True:
         for path in paths:
@@ -323,27 +389,36 @@ class Data:
     def __getitem__(self, index):
         return next(self.windows)
 """,
-    "an exec": script(IDS, head="""
+    "an exec": script(
+        IDS,
+        head="""
 def used(sample):
     exec("stoi['a'] = random.randint(0, 9)", globals())
     return sample
-"""),
-    "a default that is shared": script("""
+""",
+    ),
+    "a default that is shared": script(
+        """
 ids = encode(open(path).read())  # <<
 ids.append(random.randint(0, 9))
 return len(ids), ids[-3:]
-""", head="""
+""",
+        head="""
 def encode(text, into=[]):
     into.extend(ord(c) for c in text[:3])
     return into
-"""),
-    "a list of the module's": script("""
+""",
+    ),
+    "a list of the module's": script(
+        """
 ids = [ROWS[ord(c) % 3] for c in open(path).read()]  # <<
 ids[0].append(random.randint(0, 9))
 return [len(row) for row in ids[:9]]
-""", head="""
+""",
+        head="""
 ROWS = [[1], [2], [3]]
-"""),
+""",
+    ),
     "an inference": script("""
 x = torch.tensor([ord(c) for c in open(path).read()], dtype=torch.float32)  # <<
 at = random.randint(0, 9)
@@ -355,12 +430,16 @@ return y.tolist(), x.is_inference(), x[:3]
 values = map(ord, open(path).readline())  # <<
 return next(values) + random.random()
 """),
-    "another default type": script("""
+    "another default type": script(
+        """
 data = torch.tensor([float(v) for v in open(path).readline().split(",")])  # <<
 return data * random.random()
-""", suffix=".csv", head="""
+""",
+        suffix=".csv",
+        head="""
 def used(sample):
     torch.set_default_dtype(random.choice([torch.float64, torch.float32]))
     return sample
-"""),
+""",
+    ),
 }

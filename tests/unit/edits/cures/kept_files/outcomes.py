@@ -49,5 +49,3 @@ def hits(space) -> int:
     """Return how often something came from memory."""
     kept = [each for name, each in space.items() if hasattr(each, "cache_info")]
     return sum(each.cache_info().hits for each in kept)
-
-

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from tests.unit.edits.cures.kept_files.outcomes import hits, outcome
 from tests.unit.edits.cures.kept_files.hostile import HOSTILE
+from tests.unit.edits.cures.kept_files.outcomes import hits, outcome
 from tests.unit.edits.cures.kept_files.refused import REFUSED
 from tests.unit.edits.cures.kept_files.scripts import files
 from tests.unit.edits.cures.kept_files.styles import STYLES
