@@ -1,9 +1,9 @@
 """The names that a block of statements takes from outside, and those that it binds in every case."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from flatout.edits.cures.kept_files.block_kinds import Unkept
+from flatout.edits.cures.kept_files.block_kinds import Unkept, not_followed
 
 __all__ = ["BoundNames"]
 
@@ -33,47 +33,65 @@ class BoundNames:
             for each in _of_scope(statement)
             if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)
         }
-        for each in statements:
-            self._statement(each)
+        self._followed: Mapping[type[ast.stmt], Callable[..., None]] = {
+            ast.Assign: self._assigned,
+            ast.AnnAssign: self._assigned,
+            ast.AugAssign: self._added,
+            ast.With: self._opened,
+            ast.For: self._repeated,
+            ast.If: self._branched,
+            ast.Expr: self._alone,
+            ast.Return: self._alone,
+            ast.Pass: lambda _: None,
+        }
+        self._body(statements)
 
     def _statement(self, node: ast.stmt) -> None:
-        match node:
-            case ast.Assign():
-                self._expression(node.value)
-                for target in node.targets:
-                    self._target(target)
-            case ast.AnnAssign(value=ast.expr()):
-                self._expression(node.value)
-                self._target(node.target)
-            case ast.AugAssign():
-                if isinstance(node.target, ast.Name) and node.target.id not in self.bound:
-                    raise Unkept(f"{node.target.id} is changed, and comes from elsewhere")
-                self._expression(node.value)
-                self._target(node.target)
-            case ast.With():
-                for item in node.items:
-                    self._expression(item.context_expr)
-                    self._target(item.optional_vars)
-                self._body(node.body)
-            case ast.For(orelse=[]):
-                self._expression(node.iter)
-                before = {*self.bound}
-                self._target(node.target)
-                self._body(node.body)
-                self.bound = before
-            case ast.If():
-                self._expression(node.test)
-                before = {*self.bound}
-                self._body(node.body)
-                first, self.bound = self.bound, before
-                self._body(node.orelse)
-                self.bound &= first
-            case ast.Expr() | ast.Return(value=ast.expr()):
-                self._expression(node.value)
-            case ast.Pass():
-                pass
-            case _:
-                raise Unkept(f"`{ast.unparse(node).splitlines()[0]}` is not reading and decoding alone")
+        follow = self._followed.get(type(node))
+        if follow is None:
+            raise Unkept(not_followed(node))
+        follow(node)
+
+    def _assigned(self, node: ast.Assign | ast.AnnAssign) -> None:
+        if node.value is None:
+            raise Unkept(not_followed(node))
+        self._expression(node.value)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            self._target(target)
+
+    def _added(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name) and node.target.id not in self.bound:
+            raise Unkept(f"{node.target.id} is changed, and comes from elsewhere")
+        self._expression(node.value)
+        self._target(node.target)
+
+    def _opened(self, node: ast.With) -> None:
+        for item in node.items:
+            self._expression(item.context_expr)
+            self._target(item.optional_vars)
+        self._body(node.body)
+
+    def _repeated(self, node: ast.For) -> None:
+        if node.orelse:
+            raise Unkept(not_followed(node))
+        self._expression(node.iter)
+        before = {*self.bound}
+        self._target(node.target)
+        self._body(node.body)
+        self.bound = before
+
+    def _branched(self, node: ast.If) -> None:
+        self._expression(node.test)
+        before = {*self.bound}
+        self._body(node.body)
+        first, self.bound = self.bound, before
+        self._body(node.orelse)
+        self.bound &= first
+
+    def _alone(self, node: ast.Expr | ast.Return) -> None:
+        if node.value is None:
+            raise Unkept(not_followed(node))
+        self._expression(node.value)
 
     def _body(self, statements: Sequence[ast.stmt]) -> None:
         for each in statements:
@@ -106,24 +124,22 @@ def _loads(node: ast.AST, own: frozenset[str]) -> Iterator[ast.Name]:
             yield node
         return
     if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
-        raise Unkept(f"`{ast.unparse(node)}` is not reading and decoding alone")
-    inner = own
+        raise Unkept(not_followed(node))
     if isinstance(node, _Comprehension):
-        first = node.generators[0]
-        yield from _loads(first.iter, own)
-        inner = own | {name.id for each in node.generators for name in _names(each.target)}
-        for part in ast.iter_child_nodes(node):
-            if part is first:
-                for each in (*first.ifs,):
-                    yield from _loads(each, inner)
-            else:
-                yield from _loads(part, inner)
+        yield from _loads_of_loops(node, own)
         return
     if isinstance(node, ast.Lambda):
-        inner = own | {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
+        own |= {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
     for part in ast.iter_child_nodes(node):
-        if not isinstance(part, ast.expr_context):
-            yield from _loads(part, inner)
+        yield from _loads(part, own)
+
+
+def _loads_of_loops(node: _Comprehension, own: frozenset[str]) -> Iterator[ast.Name]:
+    first = node.generators[0]
+    yield from _loads(first.iter, own)
+    inner = own | {name.id for each in node.generators for name in _names(each.target)}
+    for part in [each for each in ast.iter_child_nodes(node) if each is not first] + first.ifs:
+        yield from _loads(part, inner)
 
 
 def _names(target: ast.expr) -> Iterator[ast.Name]:

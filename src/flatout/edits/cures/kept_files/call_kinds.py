@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 
 from flatout.edits.cures.kept_files.file_reads import ARRAY, TENSOR, file_read
-from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, NUMBER, UNKNOWN, Kind, Value, joined
+from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, NUMBER, UNKNOWN, Value, ValueKind, joined
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
 from flatout.edits.reading.purity.pure_calls import MAKERS, NUMBER_BUILTINS, words
@@ -14,7 +14,7 @@ __all__ = ["MOVES", "STANDING_IN", "CallKinds", "changed_by"]
 
 MOVES = frozenset({"close", "seek", "load", "rewind", "setpos"})  # methods of handles whose value nobody takes
 _ADDS = {"append": 1, "add": 1, "insert": 2, "extend": 1, "update": 1, "sort": 0, "reverse": 0}
-_LAZY, _IMAGE, _LIST = Value(Kind.LAZY), Value(Kind.IMAGE), Value(Kind.LIST)
+_LAZY, _IMAGE, _LIST = Value(ValueKind.LAZY), Value(ValueKind.IMAGE), Value(ValueKind.LIST)
 _OF_FILE = words(
     "read readline readframes getnframes getframerate getsampwidth getnchannels getparams tell getcomptype"
 )
@@ -33,13 +33,13 @@ _NEW = MAKERS - {"array", "tensor", "full", "sort"} | words(
 _STANDING = {
     "json.load": DEEP,
     "json.loads": DEEP,
-    "csv.reader": Value(Kind.LAZY, (_LIST,)),
-    "csv.DictReader": Value(Kind.LAZY, (DEEP,)),
+    "csv.reader": Value(ValueKind.LAZY, (_LIST,)),
+    "csv.DictReader": Value(ValueKind.LAZY, (DEEP,)),
     "struct.unpack": ATOM,
     "struct.unpack_from": ATOM,
-    "struct.iter_unpack": Value(Kind.LAZY, (ATOM,)),
+    "struct.iter_unpack": Value(ValueKind.LAZY, (ATOM,)),
     "array.array": DEEP,
-    "numpy.frombuffer": Value(Kind.FROZEN),
+    "numpy.frombuffer": Value(ValueKind.FROZEN),
     "os.path.basename": ATOM,
     "os.path.splitext": ATOM,
     "os.path.join": ATOM,
@@ -109,11 +109,11 @@ class CallKinds:
             return _number(name, first)
         if name in ("zip", "enumerate"):
             items = tuple(each.item for each in given)
-            return Value(Kind.LAZY, (Value(Kind.DEEP, (ATOM, *items) if name == "enumerate" else items),))
+            return Value(ValueKind.LAZY, (Value(ValueKind.DEEP, (ATOM, *items) if name == "enumerate" else items),))
         if name == "map":
-            return Value(Kind.LAZY, (self._mapped(call.args[0], given),)) if len(given) > 1 else UNKNOWN
+            return Value(ValueKind.LAZY, (self._mapped(call.args[0], given),)) if len(given) > 1 else UNKNOWN
         if name in ("iter", "reversed", "filter"):
-            return Value(Kind.LAZY, ((given[-1] if given else UNKNOWN).item,))
+            return Value(ValueKind.LAZY, ((given[-1] if given else UNKNOWN).item,))
         if name in ("list", "sorted", "tuple", "set", "frozenset", "dict", "sum", "min", "max"):
             if len(given) > 1 and name in ("min", "max"):
                 for each in given[1:]:
@@ -139,9 +139,9 @@ class CallKinds:
 
     def _method(self, call: ast.Call, func: ast.Attribute, known: Mapping[str, Value]) -> Value:
         whole, name = self._kind_of(func.value, known), func.attr
-        if whole.kind is Kind.UNKNOWN or whole.opaque:
+        if whole.kind is ValueKind.UNKNOWN or whole.opaque:
             return UNKNOWN
-        if whole.kind in (Kind.LAZY, Kind.IMAGE):
+        if whole.kind in (ValueKind.LAZY, ValueKind.IMAGE):
             if name == "readlines":
                 return _LIST
             return ATOM if name in _OF_FILE else _IMAGE if name in _OF_IMAGE else UNKNOWN
@@ -152,12 +152,12 @@ class CallKinds:
         if name in _LISTS:
             return _LIST if name != "tolist" else DEEP
         if name in ("keys", "values", "items"):
-            item = Value(Kind.DEEP, (ATOM, whole.item)) if name == "items" else whole.item
-            return Value(Kind.LAZY, (ATOM if name == "keys" else item,))
+            item = Value(ValueKind.DEEP, (ATOM, whole.item)) if name == "items" else whole.item
+            return Value(ValueKind.LAZY, (ATOM if name == "keys" else item,))
         if name == "get":
             others = [self._kind_of(each, known) for each in call.args[1:]]
-            return whole.item if all(each.kind is Kind.ATOM for each in others) else UNKNOWN
-        return whole if name == "copy" and whole.kind in (Kind.LIST, Kind.TABLE) else UNKNOWN
+            return whole.item if all(each.kind is ValueKind.ATOM for each in others) else UNKNOWN
+        return whole if name == "copy" and whole.kind in (ValueKind.LIST, ValueKind.TABLE) else UNKNOWN
 
     def _of_library(self, call: ast.Call, dotted: str, given: Sequence[Value]) -> Value:
         root, _, name = dotted.rpartition(".")
@@ -170,8 +170,13 @@ class CallKinds:
             return _to_array(call, dotted, first)
         if dotted in _TO_TENSOR:
             device = any(each.arg in ("device", "requires_grad", "pin_memory") for each in call.keywords)
-            is_new = dotted == "torch.tensor" or first.kind not in (Kind.FROZEN, Kind.VIEW, Kind.MEMBER, Kind.TENSOR)
-            return TENSOR if is_new and not device and first.kind is not Kind.LAZY else UNKNOWN
+            is_new = dotted == "torch.tensor" or first.kind not in (
+                ValueKind.FROZEN,
+                ValueKind.VIEW,
+                ValueKind.MEMBER,
+                ValueKind.TENSOR,
+            )
+            return TENSOR if is_new and not device and first.kind is not ValueKind.LAZY else UNKNOWN
         if root in ("numpy", "torch") and name in _NEW | MAKERS:
             return TENSOR if root == "torch" else ARRAY
         if root == "math" or dotted in ("numpy.float32", "numpy.int64", "numpy.float64"):
@@ -181,40 +186,40 @@ class CallKinds:
         return self._of_users(name, given) if is_ours and not call.keywords else UNKNOWN
 
 
-_LAZY_RANGE = Value(Kind.LAZY, (NUMBER,))
+_LAZY_RANGE = Value(ValueKind.LAZY, (NUMBER,))
 
 
 def _number(name: str, first: Value) -> Value:
     """Return what a function gives that makes numbers or text of most things."""
     if name == "range":
         return _LAZY_RANGE
-    if first.kind is Kind.UNKNOWN:
+    if first.kind is ValueKind.UNKNOWN:
         return UNKNOWN
-    if name in ("abs", "pow", "round", "divmod") and first.kind is not Kind.ATOM:
-        return Value(first.kind if first.kind is Kind.TENSOR else Kind.ARRAY) if first.is_numeric else UNKNOWN
+    if name in ("abs", "pow", "round", "divmod") and first.kind is not ValueKind.ATOM:
+        return Value(first.kind if first.kind is ValueKind.TENSOR else ValueKind.ARRAY) if first.is_numeric else UNKNOWN
     return NUMBER if name in _NUMBERS else ATOM
 
 
 def _gathered(name: str, first: Value, is_given: bool) -> Value:
     """Return what a function gives that goes through something: `list(x)`, `sum(x)`."""
-    if first.kind is Kind.UNKNOWN or first.item.kind in (Kind.UNKNOWN, Kind.LAZY):
+    if first.kind is ValueKind.UNKNOWN or first.item.kind in (ValueKind.UNKNOWN, ValueKind.LAZY):
         return UNKNOWN
     if first.is_numeric and name in ("sum", "min", "max"):
         return ARRAY
-    if not is_given or first.item.kind is Kind.ATOM:
-        flat = {"list": Kind.LIST, "sorted": Kind.LIST, "set": Kind.TABLE, "dict": Kind.TABLE}
-        return Value(flat.get(name, Kind.ATOM), (), first.slots and name in ("list", "sorted"), first.item.numbers)
+    if not is_given or first.item.kind is ValueKind.ATOM:
+        flat = {"list": ValueKind.LIST, "sorted": ValueKind.LIST, "set": ValueKind.TABLE, "dict": ValueKind.TABLE}
+        return Value(flat.get(name, ValueKind.ATOM), (), first.slots and name in ("list", "sorted"), first.item.numbers)
     if first.item.opaque:
         return UNKNOWN
     pairs = first.item.items
-    if name == "dict" and len(pairs) == 2 and all(each.kind is Kind.ATOM for each in pairs):
-        return Value(Kind.TABLE)
+    if name == "dict" and len(pairs) == 2 and all(each.kind is ValueKind.ATOM for each in pairs):
+        return Value(ValueKind.TABLE)
     return DEEP
 
 
 def _of_numbers(call: ast.Call, whole: Value, name: str) -> Value:
     """Return what a method of an array or a tensor gives."""
-    is_tensor = whole.kind is Kind.TENSOR
+    is_tensor = whole.kind is ValueKind.TENSOR
     if name == "tolist":
         return DEEP
     if name in ("item", "numel", "dim"):
@@ -241,15 +246,15 @@ def _to_array(call: ast.Call, dotted: str, first: Value) -> Value:
     named = {each.arg: each.value for each in call.keywords}
     if "copy" in named or "like" in named:
         return UNKNOWN
-    if first.opaque or (first.kind is Kind.DEEP and first.items):
+    if first.opaque or (first.kind is ValueKind.DEEP and first.items):
         return UNKNOWN
-    if first.kind is Kind.DEEP and not first.numbers:
+    if first.kind is ValueKind.DEEP and not first.numbers:
         has_type = "dtype" in named or len(call.args) > 1
         return ARRAY if has_type and "object" not in ast.unparse(call) else DEEP
     if dotted in ("numpy.asarray", "numpy.ascontiguousarray"):
-        if first.kind in (Kind.LAZY, Kind.IMAGE):
-            return Value(Kind.FROZEN) if not named and len(call.args) == 1 else UNKNOWN
-        if first.kind in (Kind.FROZEN, Kind.VIEW, Kind.MEMBER, Kind.TENSOR):
+        if first.kind in (ValueKind.LAZY, ValueKind.IMAGE):
+            return Value(ValueKind.FROZEN) if not named and len(call.args) == 1 else UNKNOWN
+        if first.kind in (ValueKind.FROZEN, ValueKind.VIEW, ValueKind.MEMBER, ValueKind.TENSOR):
             return first
     return ARRAY
 

@@ -10,6 +10,7 @@ it is, or be a number or a string that is part of the key.
 """
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -20,7 +21,7 @@ from flatout.edits.cures.kept_files.kept_text import KeptNames, functions, state
 from flatout.edits.cures.kept_files.read_places import read_places
 from flatout.edits.cures.kept_files.reading_effects import effect_of
 from flatout.edits.cures.kept_files.shared_uses import SharedUses
-from flatout.edits.cures.kept_files.value_kinds import Kind, Value
+from flatout.edits.cures.kept_files.value_kinds import Value, ValueKind
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.name_kinds import NameKinds
@@ -32,14 +33,14 @@ from flatout.edits.written_edit import WrittenEdit, with_import
 __all__ = ["decoded_once"]
 
 _COPIES = {
-    Kind.LIST: "list({})",
-    Kind.TABLE: "{}.copy()",
-    Kind.ARRAY: '{}.copy(order="K")',
-    Kind.TENSOR: "{}.clone()",
-    Kind.IMAGE: "{}.copy()",
+    ValueKind.LIST: "list({})",
+    ValueKind.TABLE: "{}.copy()",
+    ValueKind.ARRAY: '{}.copy(order="K")',
+    ValueKind.TENSOR: "{}.clone()",
+    ValueKind.IMAGE: "{}.copy()",
 }
 _MODULES = ("functools", "os", "pathlib", "time")
-_PACKED = (Kind.ARRAY, Kind.TENSOR, Kind.FROZEN, Kind.MEMBER, Kind.IMAGE)
+_PACKED = (ValueKind.ARRAY, ValueKind.TENSOR, ValueKind.FROZEN, ValueKind.MEMBER, ValueKind.IMAGE)
 _MOST_PROOFS = 12
 _NOTHING = "a file that is read and decoded again and again is not found here"
 
@@ -85,7 +86,7 @@ def _reason(project: Project, block: FileBlock) -> str:
             return "an error in the middle of it may be caught here"
     if block.read.is_packed and not all(_is_measured(each) for each in block.gives.values()):
         return "what the packed file holds may take any memory"
-    if any(each.kind is Kind.DEEP for each in block.gives.values()) and _multiplies(block):
+    if any(each.kind is ValueKind.DEEP for each in block.gives.values()) and _multiplies(block):
         return "what it gives may be far larger than the file"
     if isinstance(scope, ast.Module) and any(isinstance(each, ast.alias) for each in _shared_names(project, block)):
         return "another file takes names from this one"
@@ -93,37 +94,27 @@ def _reason(project: Project, block: FileBlock) -> str:
 
 
 def _is_measured(value: Value) -> bool:
-    return value.kind in _PACKED or (value.kind is Kind.LIST and value.slots)
+    """Return whether the new function sees how much memory a value takes."""
+    is_list = value.kind is ValueKind.LIST and value.slots
+    return value.kind in _PACKED or is_list or (value.kind is ValueKind.ATOM and value.numbers)
 
 
 def _multiplies(block: FileBlock) -> bool:
     """Return whether a block goes through what it reads once for each item of what it reads."""
-    for part in block.body:
-        for node in ast.walk(part):
-            loops: Sequence[ast.comprehension] = getattr(node, "generators", ())
-            for outer, inner in zip(loops, loops[1:], strict=False):
-                targets = {each.id for each in ast.walk(outer.target) if isinstance(each, ast.Name)}
-                if not targets & {each.id for each in ast.walk(inner.iter) if isinstance(each, ast.Name)}:
-                    return True
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-                return True
-            if isinstance(node, ast.For):
-                own = {
-                    each.id
-                    for each in ast.walk(node)
-                    if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)
-                }
-                inner_loops = [
-                    each
-                    for each in ast.walk(node)
-                    if isinstance(each, ast.For | ast.comprehension) and each is not node
-                ]
-                if any(
-                    not own & {one.id for one in ast.walk(each.iter) if isinstance(one, ast.Name)}
-                    for each in inner_loops
-                ):
-                    return True
+    for node in (each for part in block.body for each in ast.walk(part)):
+        loops: Sequence[ast.comprehension] = getattr(node, "generators", ())
+        if any(not _names(outer.target) & _names(inner.iter) for outer, inner in itertools.pairwise(loops)):
+            return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            return True
+        inside = [each for each in ast.walk(node) if isinstance(each, ast.For | ast.comprehension) and each is not node]
+        if isinstance(node, ast.For) and any(not _names(node, ast.Store) & _names(each.iter) for each in inside):
+            return True
     return False
+
+
+def _names(node: ast.AST, kind: type[ast.expr_context] = ast.expr_context) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, kind)}
 
 
 def _shared_names(project: Project, block: FileBlock) -> Iterator[ast.AST]:
@@ -144,15 +135,17 @@ def _copied(project: Project, block: FileBlock) -> tuple[Mapping[str, str], str]
         if name == RETURNED and block.expression is not None:
             change = uses.change_at(block.source, block.expression, value)
         elif name == RETURNED:
-            change = "" if value.kind is Kind.ATOM else "it is returned"
+            change = "" if value.kind is ValueKind.ATOM else "it is returned"
         else:
             change = uses.change_of(block.source, name, value, block.scope, block.statements)
-        change = change or ("tensors of inference mode are others" if inference and value.kind is Kind.TENSOR else "")
+        change = change or (
+            "tensors of inference mode are others" if inference and value.kind is ValueKind.TENSOR else ""
+        )
         if change:
             if value.kind not in _COPIES:
                 return {}, f"{'what it gives' if name == RETURNED else name} may be changed, or kept: {change}"
             found[name] = _COPIES[value.kind]
-    if found and sum(each.kind is not Kind.ATOM for each in block.gives.values()) > 1:
+    if found and sum(each.kind is not ValueKind.ATOM for each in block.gives.values()) > 1:
         return {}, "of several objects that may be one, some are changed"
     return found, ""
 
@@ -164,7 +157,7 @@ class _Writing:
         self._project, self._block, self._copied = project, block, copied
         self._source = block.source
         self._changes = TextChanges(block.source)
-        wanted = next((each for each in reversed(block.gives) if each != RETURNED), "")
+        wanted = next((each for each in reversed([*block.gives]) if each != RETURNED), "")
         wanted = wanted.strip("_").lower() or "data"
         taken = _taken(self._source)
         self._modules = {each: f"_{each}" if each in taken else each for each in _MODULES}
@@ -259,8 +252,8 @@ class _Writing:
         """Yield the name of the function that looks at files, where an edit has written it before."""
         for node in self._source.tree.body:
             if isinstance(node, ast.FunctionDef) and re.fullmatch(r"_state_of_file(_\d+)?", node.name):
-                if ast.unparse(node) == ast.unparse(ast.parse(state_function(node.name, self._modules)).body[0]):
-                    yield node.name
+                same = ast.parse(state_function(node.name, self._modules)).body[0]
+                yield from [node.name] if ast.unparse(node) == ast.unparse(same) else []
 
     def _free(self, wanted: str) -> str:
         """Return a name that the project has nowhere."""

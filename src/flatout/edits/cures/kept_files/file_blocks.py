@@ -7,11 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from flatout.edits.cures.kept_files.block_bounds import (
+    BY_NAME,
+    added_to,
+    ends_with_return,
+    free_name,
+    imports_name,
+    is_once,
+    is_same,
+    shared_names,
+    start_of,
+)
 from flatout.edits.cures.kept_files.block_kinds import RETURNED, BlockKinds, Unkept
 from flatout.edits.cures.kept_files.bound_names import BoundNames
 from flatout.edits.cures.kept_files.file_reads import FileRead, file_read
 from flatout.edits.cures.kept_files.module_constants import ModuleConstants
-from flatout.edits.cures.kept_files.value_kinds import ATOM, Kind, Value
+from flatout.edits.cures.kept_files.value_kinds import ATOM, Value, ValueKind
 from flatout.edits.reading.blocks import block_of
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
@@ -23,8 +34,6 @@ Place = tuple[int, int, int, int]
 _LIBRARY = ("torch.", "numpy.", "math.", "string.", "PIL.", "json.", "csv.", "os.path.", "struct.", "re.", "array.",
             "unicodedata.", "pathlib.", "io.", "gzip.", "bz2.", "lzma.", "wave.", "soundfile.", "scipy.", "cv2.",
             "torchvision.", "torchaudio.", "itertools.", "collections.", "functools.", "operator.")  # fmt: skip
-_BY_NAME = frozenset({"locals", "vars", "eval", "exec", "globals", "dir"})
-_EMPTY = ast.List | ast.Dict | ast.Constant | ast.Tuple
 _TEXT = frozenset({"join", "strip", "split", "format", "endswith", "startswith", "lower", "upper"})
 
 
@@ -86,7 +95,7 @@ class FileBlocks:
         reads = [file_read(self._source, self._names, each) for each in calls]
         for read in sorted((each for each in reads if each is not None), key=lambda each: place_of(each.call)):
             statement = self._source.statement(read.call)
-            if not _is_once(self._source, read.call, statement):
+            if not is_once(self._source, read.call, statement):
                 self._note(read.call, "the file is read in a condition or a loop of one expression")
                 continue
             yield from self._statements(read, statement)
@@ -100,14 +109,14 @@ class FileBlocks:
         start = block.index(statement)
         found: list[FileBlock] = []
         for end in range(start + 1, len(block) + 1):
-            first = _start(block, start, end)
+            first = start_of(block, start, end)
             try:
                 found.append(self._made(read, block[first:end], None))
             except Unkept as why:
                 self._note(read.call, str(why))
                 if not self._may_go_on(block[first:end], read):
                     break
-            if _returns(block[end - 1]):
+            if ends_with_return(block[end - 1]):
                 break
         yield from reversed(found)
 
@@ -141,12 +150,12 @@ class FileBlocks:
         others = [each for part in whole for each in ast.walk(part) if each is not read.call]
         for each in others:
             other = file_read(self._source, self._names, each)
-            if other is not None and not (isinstance(read.path, ast.Name) and _is_same(other.path, read.path)):
+            if other is not None and not (isinstance(read.path, ast.Name) and is_same(other.path, read.path)):
                 raise Unkept("two files are read")
-        if sum(isinstance(each, ast.Return) for each in others) > _returns(whole[-1]):
+        if sum(isinstance(each, ast.Return) for each in others) > ends_with_return(whole[-1]):
             raise Unkept("it may return before its end")
         names = BoundNames(whole)
-        shared = _shared(self._scope) & (names.maybe | _BY_NAME)
+        shared = shared_names(self._scope) & (names.maybe | BY_NAME)
         if shared:
             raise Unkept(f"{min(shared)} is a name of other functions, or reads names")
         path, inputs, places = self._inputs(read, names)
@@ -155,11 +164,11 @@ class FileBlocks:
     def _made(self, read: FileRead, statements: Sequence[ast.stmt], expression: ast.expr | None) -> FileBlock:
         names, path, inputs, places = self._parts(read, statements, expression)
         whole: list[ast.stmt] = [ast.Return(expression)] if expression is not None else list(statements)
-        body = [_Renamed(places).visit(copy.deepcopy(each)) for each in whole]
+        body: list[ast.stmt] = [_Renamed(places).visit(copy.deepcopy(each)) for each in whole]  # type: ignore[misc]
         known = {path: ATOM} | dict.fromkeys(inputs, ATOM)
         BlockKinds(self._project, self._source, self._names, self.constants.value).run(body, known)
         gives = self._given(names, statements, expression, known)
-        ends = expression is None and not _returns(whole[-1])
+        ends = expression is None and not ends_with_return(whole[-1])
         tail = [ast.parse(f"return {', '.join(gives)}").body[0]] if ends else []
         return FileBlock(
             source=self._source,
@@ -182,21 +191,21 @@ class FileBlocks:
         known: Mapping[str, Value],
     ) -> dict[str, Value]:
         """Return what is used outside of a block, with its kind."""
-        if expression is not None or _returns(statements[-1]):
+        if expression is not None or ends_with_return(statements[-1]):
             gives = {RETURNED: known[RETURNED]}
         else:
             inside = {each for part in statements for each in ast.walk(part)}
             nodes = (each for each in ast.walk(self._scope) if each not in inside and isinstance(each, ast.Name))
             used = {each.id for each in nodes if not isinstance(each.ctx, ast.Store)}
-            used |= _added_to(self._scope, inside)
+            used |= added_to(self._scope, inside)
             if used & (names.maybe - names.bound):
                 raise Unkept(f"{min(used & (names.maybe - names.bound))} is not bound in every case")
             order = [name for name in known if name in used and name in names.bound]
             gives = {name: known[name] for name in order}
         for name, value in gives.items():
-            if value.kind is Kind.NPY and self._is_array(name, expression):
-                gives[name] = Value(Kind.ARRAY)
-            elif value.kind in (Kind.LAZY, Kind.UNKNOWN, Kind.NPY, Kind.VIEW):
+            if value.kind is ValueKind.NPY and self._is_array(name, expression):
+                gives[name] = Value(ValueKind.ARRAY)
+            elif value.kind in (ValueKind.LAZY, ValueKind.UNKNOWN, ValueKind.NPY, ValueKind.VIEW):
                 what = "what it gives" if name == RETURNED else name
                 raise Unkept(f"{what} is {value.kind.value}; {self.constants.reason}".rstrip("; "))
         if not gives:
@@ -225,7 +234,7 @@ class FileBlocks:
             raise Unkept("the path is made in the same block")
         used = names.maybe | {each.id for each in names.taken if each not in in_path}
         is_local = isinstance(read.path, ast.Name) and self._is_local(read.path)
-        path = read.path.id if is_local and isinstance(read.path, ast.Name) else _free("path", used)
+        path = read.path.id if is_local and isinstance(read.path, ast.Name) else free_name("path", used)
         places = {place_of(read.path): path}
         inputs: dict[str, ast.expr] = {}
         for name in names.taken:
@@ -239,9 +248,9 @@ class FileBlocks:
                 node, above = above, self._source.parents[above]
             self._check_input(node, above)
             self._check_is_setting(node, name)
-            known = next((each for each, other in inputs.items() if _is_same(other, node)), None)
+            known = next((each for each, other in inputs.items() if is_same(other, node)), None)
             wanted = node.attr if isinstance(node, ast.Attribute) else name.id
-            parameter = known or (wanted if node is name else _free(wanted, used | {path, *inputs}))
+            parameter = known or (wanted if node is name else free_name(wanted, used | {path, *inputs}))
             inputs[parameter] = node
             places[place_of(node)] = parameter
         return path, inputs, places
@@ -301,11 +310,11 @@ class FileBlocks:
         if kind is NameKind.FUNCTION:
             return any(isinstance(each, Function) and each.name == name.id for each in self._source.tree.body)
         if kind is NameKind.IMPORT:
-            if not any(_imports(each, name.id) for each in self._source.tree.body):
+            if not any(imports_name(each, name.id) for each in self._source.tree.body):
                 raise Unkept(f"{name.id} is imported in a function")
             return self._is_library(name)
         if kind is NameKind.VARIABLE:
-            return self.constants.value(self._source, name.id).kind is not Kind.UNKNOWN
+            return self.constants.value(self._source, name.id).kind is not ValueKind.UNKNOWN
         raise Unkept(f"what {name.id} stands for is not followed")
 
     def _is_library(self, name: ast.Name) -> bool:
@@ -318,7 +327,7 @@ class FileBlocks:
             return True
         if dotted.startswith(_LIBRARY) or f"{dotted}." in _LIBRARY:
             return True
-        return node is name and self.constants.value(self._source, name.id).kind is not Kind.UNKNOWN
+        return node is name and self.constants.value(self._source, name.id).kind is not ValueKind.UNKNOWN
 
     def _is_local(self, name: ast.Name) -> bool:
         """Return whether a name is a variable of the function, or of one around it."""
@@ -351,79 +360,5 @@ class _Renamed(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _is_once(source: SourceFile, call: ast.expr, statement: ast.stmt) -> bool:
-    """Return whether a call is made once, whatever else is, when its statement runs."""
-    below: ast.AST = call
-    for above in source.above(call):
-        if above is statement:
-            break
-        if isinstance(above, ast.IfExp | ast.BoolOp | ast.Lambda):
-            return False
-        if isinstance(above, ast.comprehension) and below is not above.iter:
-            return False
-        if isinstance(above, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            if below is not above.generators[0]:
-                return False
-        below = above
-    return not isinstance(statement, ast.If | ast.While | ast.Assert | ast.Match | Function | ast.ClassDef)
-
-
-def _start(block: Sequence[ast.stmt], start: int, end: int) -> int:
-    """Return where a block begins with the empty lists and the like above it that it fills."""
-    first = start
-    for at in range(start - 1, -1, -1):
-        above = block[at]
-        if not isinstance(above, ast.Assign) or not isinstance(above.value, _EMPTY) or len(above.targets) > 1:
-            break
-        parts = [each for each in ast.walk(above.value) if isinstance(each, ast.Name)]
-        target = above.targets[0]
-        if parts or not isinstance(target, ast.Name):
-            break
-        read = (each for part in block[at + 1 : end] for each in ast.walk(part) if isinstance(each, ast.Name))
-        if any(each.id == target.id for each in read):
-            first = at
-    return first
-
-
 def _is_function(scope: ast.AST) -> TypeGuard[Function | ast.Lambda]:
     return isinstance(scope, Function | ast.Lambda)
-
-
-def _returns(statement: ast.stmt) -> bool:
-    """Return whether a statement ends with a `return`."""
-    if isinstance(statement, ast.With):
-        return _returns(statement.body[-1])
-    return isinstance(statement, ast.Return)
-
-
-def _is_same(one: ast.expr, other: ast.expr) -> bool:
-    return ast.unparse(one) == ast.unparse(other)
-
-
-def _free(wanted: str, used: set[str]) -> str:
-    found, number = wanted, 1
-    while found in used or hasattr(builtins, found):
-        number += 1
-        found = f"{wanted}_{number}"
-    return found
-
-
-def _imports(statement: ast.stmt, name: str) -> bool:
-    """Return whether a statement of the module, or one in its `if` or `try`, imports a name."""
-    if isinstance(statement, Function | ast.ClassDef):
-        return False
-    aliases = (each for each in ast.walk(statement) if isinstance(each, ast.alias))
-    return any((each.asname or each.name.partition(".")[0]) == name for each in aliases)
-
-
-def _shared(scope: ast.AST) -> set[str]:
-    """Return the names in a function that are those of others, and what it looks up by name alone."""
-    nodes = [*ast.walk(scope)]
-    found = {name for each in nodes if isinstance(each, ast.Global | ast.Nonlocal) for name in each.names}
-    return found | {each.id for each in nodes if isinstance(each, ast.Name) and each.id in _BY_NAME}
-
-
-def _added_to(scope: ast.AST, inside: set[ast.AST]) -> set[str]:
-    """Return the names that are added to outside of a block: `x += 1` reads, too."""
-    added = (each.target for each in ast.walk(scope) if isinstance(each, ast.AugAssign) and each not in inside)
-    return {each.id for each in added if isinstance(each, ast.Name)}

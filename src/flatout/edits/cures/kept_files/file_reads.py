@@ -3,27 +3,27 @@
 import ast
 from dataclasses import dataclass
 
-from flatout.edits.cures.kept_files.value_kinds import ATOM, Kind, Value
+from flatout.edits.cures.kept_files.value_kinds import ATOM, NUMBER, Value, ValueKind
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
 from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["ARRAY", "TENSOR", "FileRead", "file_read"]
 
-ARRAY, TENSOR = Value(Kind.ARRAY), Value(Kind.TENSOR)
-_FILE, _IMAGE = Value(Kind.LAZY, (ATOM,)), Value(Kind.LAZY)
+ARRAY, TENSOR = Value(ValueKind.ARRAY), Value(ValueKind.TENSOR)
+_FILE, _IMAGE = Value(ValueKind.LAZY, (ATOM,)), Value(ValueKind.LAZY)
 _MODES = frozenset({"r", "rt", "rb", "tr", "br"})
 _OPENERS = frozenset({"open", "io.open", "gzip.open", "bz2.open", "lzma.open", "wave.open", "pathlib.Path.open"})
 _READERS = {
-    "numpy.load": Value(Kind.NPY),
+    "numpy.load": Value(ValueKind.NPY),
     "numpy.loadtxt": ARRAY,
     "numpy.genfromtxt": ARRAY,
     "numpy.fromfile": ARRAY,
     "PIL.Image.open": _IMAGE,
-    "torch.load": Value(Kind.DEEP, opaque=True),
+    "torch.load": Value(ValueKind.DEEP, opaque=True),
     "torchvision.io.read_image": TENSOR,
-    "torchaudio.load": Value(Kind.DEEP, (TENSOR, ATOM)),
-    "soundfile.read": Value(Kind.DEEP, (ARRAY, ATOM)),
-    "scipy.io.wavfile.read": Value(Kind.DEEP, (ATOM, ARRAY)),
+    "torchaudio.load": Value(ValueKind.DEEP, (TENSOR, NUMBER)),
+    "soundfile.read": Value(ValueKind.DEEP, (ARRAY, NUMBER)),
+    "scipy.io.wavfile.read": Value(ValueKind.DEEP, (NUMBER, ARRAY)),
     **dict.fromkeys(_OPENERS, _FILE),
 }
 _METHODS = {"read_text": ATOM, "read_bytes": ATOM}

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flatout.edits.cures.kept_files.block_bounds import free_name
 from flatout.edits.cures.kept_files.file_blocks import FileBlock
-from flatout.edits.cures.kept_files.value_kinds import Kind, Value
+from flatout.edits.cures.kept_files.value_kinds import Value, ValueKind
 
 __all__ = ["KeptNames", "functions", "state_function"]
 
@@ -12,7 +13,7 @@ _MIB = 1024**2
 _MOST = ((16, 64 * _MIB), (32, 32 * _MIB))  # files and bytes of each: of text and lists the second; 1 GiB in all
 _OF_TEXT, _OF_NUMBERS, _OF_OBJECTS = 4, 32, 64  # bytes that one byte of a file may take
 _SLOT, _NUMBER = 8, 64  # bytes of one item of a list
-_ARRAYS = (Kind.ARRAY, Kind.MEMBER, Kind.FROZEN, Kind.TENSOR)
+_ARRAYS = (ValueKind.ARRAY, ValueKind.MEMBER, ValueKind.FROZEN, ValueKind.TENSOR)
 
 _STATE = '''\
 def {name}(path, largest, *settings):
@@ -52,12 +53,12 @@ def functions(block: FileBlock, names: KeptNames, body: Sequence[str], modules: 
     gives = [each for each in block.gives if each != "return"] or ["what is read"]
     shown = ", ".join(f"`{each}`" for each in gives) if not block.returns and block.expression is None else "what"
     about = f"{shown} of a file" if shown != "what" else "what a file holds"
-    num_files, num_bytes = _MOST[all(each.kind in (Kind.ATOM, Kind.LIST) for each in block.gives.values())]
+    num_files, num_bytes = _MOST[all(each.kind in (ValueKind.ATOM, ValueKind.LIST) for each in block.gives.values())]
     given = ", ".join((block.path, *block.inputs))
-    state = _free("written", {block.path, *block.inputs})
+    state = free_name("written", {block.path, *block.inputs})
     largest = min(_largest(each, num_bytes) for each in block.gives.values())
     results = [each for each in block.gives if each != "return"] or ["found"]
-    found = ", ".join(_free(each, {block.path, *block.inputs, state}) for each in results)
+    found = ", ".join(free_name(each, {block.path, *block.inputs, state}) for each in results)
     parts = found.split(", ")
     tests = [_is_large(part, value, num_bytes) for part, value in zip(parts, block.gives.values(), strict=True)]
     test = " or ".join(each for each in tests if each)
@@ -69,7 +70,7 @@ def functions(block: FileBlock, names: KeptNames, body: Sequence[str], modules: 
         "",
         "",
         f"def {names.keeps}({given}):",
-        f'    """Return {about}, from memory while it stays as it is: of {num_files} files, {num_bytes // _MIB} MiB each."""',
+        f'    """Return {about}, from memory while it stays as it is: {num_files} times {num_bytes // _MIB} MiB."""',
         f"    {state} = {names.state}({', '.join((block.path, _number(largest), *block.inputs))})",
         f"    if {state} is None:",
         f"        return {names.reads}.__wrapped__({given}, {state})",
@@ -88,29 +89,21 @@ def functions(block: FileBlock, names: KeptNames, body: Sequence[str], modules: 
 
 def _largest(value: Value, num_bytes: int) -> int:
     """Return the size of the largest file whose value is kept."""
-    if value.kind in (Kind.DEEP, Kind.TABLE):
+    if value.kind in (ValueKind.DEEP, ValueKind.TABLE):
         return num_bytes // (_OF_NUMBERS if value.numbers else _OF_OBJECTS)
-    return num_bytes if value.kind in (*_ARRAYS, Kind.IMAGE) else num_bytes // _OF_TEXT
+    return num_bytes if value.kind in (*_ARRAYS, ValueKind.IMAGE) else num_bytes // _OF_TEXT
 
 
 def _is_large(name: str, value: Value, num_bytes: int) -> str:
     """Return the test whether a value is too large to be kept, "" where the size of the file tells."""
     if value.kind in _ARRAYS:
         return f"{name}.nbytes > {_number(num_bytes)}"
-    if value.kind is Kind.IMAGE:
+    if value.kind is ValueKind.IMAGE:
         return f"{name}.width * {name}.height > {_number(num_bytes // 4)}"
-    if value.kind is Kind.LIST:
+    if value.kind is ValueKind.LIST:
         return f"len({name}) > {_number(num_bytes // (_SLOT if value.slots else _NUMBER))}"
     return ""
 
 
 def _number(value: int) -> str:
     return f"{value:_}"
-
-
-def _free(wanted: str, used: set[str]) -> str:
-    found, number = wanted, 1
-    while found in used:
-        number += 1
-        found = f"{wanted}_{number}"
-    return found

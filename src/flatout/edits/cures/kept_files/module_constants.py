@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from flatout.edits.cures.kept_files.block_kinds import BlockKinds, Unkept
 from flatout.edits.cures.kept_files.shared_uses import SharedUses
-from flatout.edits.cures.kept_files.value_kinds import UNKNOWN, Kind, Value
+from flatout.edits.cures.kept_files.value_kinds import UNKNOWN, Value, ValueKind
 from flatout.edits.reading.blocks import bound_as_words
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.gradient_flow import last_name
@@ -61,7 +61,7 @@ class ModuleConstants:
     def _read(self, home: SourceFile, name: str) -> Value:
         said = next(self._changes(home, name), "")
         value = UNKNOWN if said else self._made(home, name)
-        if not said and value.kind in (Kind.UNKNOWN, Kind.LAZY, Kind.NPY):
+        if not said and value.kind in (ValueKind.UNKNOWN, ValueKind.LAZY, ValueKind.NPY):
             said = f"what {name} holds is not known"
         if not said:
             said = next(filter(None, self._shared(home, name, value)), "")
@@ -72,13 +72,17 @@ class ModuleConstants:
 
     def _changes(self, home: SourceFile, name: str) -> Iterator[str]:
         """Yield why a name may stand for something else later."""
-        for source, node in self._project.nodes(ast.Name, ast.Attribute, ast.Call):
-            called = last_name(node.func) if isinstance(node, ast.Call) else last_name(node)
-            is_method = isinstance(node, ast.Attribute) and node.attr in ("eval", "exec", "modules")
-            if called in _DYNAMIC and not (is_method and not source.names.dotted(node)) and called == last_name(node):
-                yield f"{called} may change it"
-            elif called == "setattr" and isinstance(node, ast.Call) and _sets(source, node, name):
-                yield f"`{ast.unparse(node)}` may change it"
+        for source, node in self._project.nodes(ast.Name, ast.Attribute):
+            is_other = isinstance(node, ast.Attribute) and node.attr != "__dict__" and not source.names.dotted(node)
+            if last_name(node) in _DYNAMIC and not is_other:  # model.eval() is another one
+                yield f"{last_name(node)} may change it"
+        for source, call in self._project.nodes(ast.Call):
+            if last_name(call.func) == "setattr" and _sets(source, call, name):
+                yield f"`{ast.unparse(call)}` may change it"
+        yield from self._bindings(home, name)
+
+    def _bindings(self, home: SourceFile, name: str) -> Iterator[str]:
+        """Yield why the module or somebody else may bind a name again."""
         if name in bound_as_words([home.tree]):
             yield "it is bound in several ways"
         for _, node in self._project.nodes(ast.Global, ast.Nonlocal):
@@ -131,7 +135,7 @@ class ModuleConstants:
 
     def _shared(self, home: SourceFile, name: str, value: Value) -> Iterator[str]:
         """Yield what may change the object that a name stands for, from where the code can run."""
-        if value.kind is Kind.ATOM:
+        if value.kind is ValueKind.ATOM:
             return
         filled = [each for each in home.tree.body if self._fills(home, each, name)]
         yield self._uses.change_of(home, name, value, home.tree, filled)

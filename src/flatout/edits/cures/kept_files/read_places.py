@@ -1,4 +1,4 @@
-"""The functions in which a finding's files may be read: around its line, called by it, calling it, or of its data set."""
+"""The functions that may read a finding's files: around its line, called by it, calling it, or of its data set."""
 
 import ast
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ from flatout.edits.cures.kept_files.call_kinds import MOVES, STANDING_IN
 from flatout.edits.cures.kept_files.file_blocks import FileBlock
 from flatout.edits.cures.kept_files.file_reads import file_read
 from flatout.edits.cures.kept_files.module_constants import ModuleConstants
-from flatout.edits.cures.kept_files.value_kinds import Kind
+from flatout.edits.cures.kept_files.value_kinds import ValueKind
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.effects import Effects
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
@@ -49,29 +49,37 @@ def _outside(project: Project, block: FileBlock, names: NameKinds) -> Iterator[s
         imports = {*source.names.imports.values()}
         if any(each in _MOCKS or each.rpartition(".")[0] in _MOCKS for each in imports):
             yield "functions may be replaced by those of a test"
-    tensors = any(each.kind is Kind.TENSOR for each in block.gives.values())
+    tensors = any(each.kind is ValueKind.TENSOR for each in block.gives.values())
     for source, node in project.nodes(ast.Attribute, ast.Name, ast.withitem, ast.Constant):
-        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        if name == "setlocale":
-            yield "setlocale() changes how text is read"
-        elif name in _MAPPED:
-            yield f"what is written by {name} may show in no time of the file"
-        elif tensors and name in _OF_TORCH:
-            yield f"{name}() changes what torch.tensor() makes"
-        elif tensors and isinstance(node, ast.withitem) and isinstance(node.context_expr, ast.Call):
-            if source.names.dotted(node.context_expr.func) == "torch.device":
-                yield "`with torch.device(...)` changes where tensors are made"
-        elif (
-            isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(("/proc", "/sys"))
-        ):
-            yield f"{node.value} is no plain file"
+        yield from filter(None, [_of_process(node), _of_tensors(source, node) if tensors else ""])
+
+
+def _of_process(node: ast.AST) -> str:
+    """Return what a node may change of what is read of a file, or why its times do not show it."""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    if name == "setlocale":
+        return "setlocale() changes how text is read"
+    if name in _MAPPED:
+        return f"what is written by {name} may show in no time of the file"
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return f"{node.value} is no plain file" if is_text and node.value.startswith(("/proc", "/sys")) else ""  # type: ignore[attr-defined]
+
+
+def _of_tensors(source: SourceFile, node: ast.AST) -> str:
+    """Return what a node may change of new tensors."""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    if name in _OF_TORCH:
+        return f"{name}() changes what torch.tensor() makes"
+    call = node.context_expr if isinstance(node, ast.withitem) else None
+    is_device = isinstance(call, ast.Call) and source.names.dotted(call.func) == "torch.device"
+    return "`with torch.device(...)` changes where tensors are made" if is_device else ""
 
 
 def _set_by_name(project: Project) -> Iterator[str]:
     for _, call in project.nodes(ast.Call):
-        if isinstance(call.func, ast.Name) and call.func.id == "setattr" and len(call.args) > 1:
-            if isinstance(call.args[1], ast.Constant):
-                yield str(call.args[1].value)
+        is_set = isinstance(call.func, ast.Name) and call.func.id == "setattr" and len(call.args) > 1
+        if is_set and isinstance(call.args[1], ast.Constant):
+            yield str(call.args[1].value)
 
 
 def _inside(project: Project, block: FileBlock, constants: ModuleConstants, names: NameKinds) -> Iterator[str]:
@@ -117,11 +125,14 @@ def _dependencies(project: Project, called: str, constants: ModuleConstants, nam
             dotted and not is_call and not dotted.startswith(("torch.", "numpy.", "string."))
         ):
             yield f"{called}() reads {node.id}"
-        elif kind is NameKind.VARIABLE and constants.value(source, node.id).kind is Kind.UNKNOWN:
+        elif kind is NameKind.VARIABLE and constants.value(source, node.id).kind is ValueKind.UNKNOWN:
             yield f"{called}() reads {node.id}, which may change ({constants.reason})"
-        elif kind is NameKind.IMPORT and not dotted and not _is_function(project, source, node.id):
-            if constants.value(source, node.id).kind is Kind.UNKNOWN:
-                yield f"{called}() reads {node.id}, which may change"
+        elif kind is NameKind.IMPORT and not dotted and not _stays(project, source, node.id, constants):
+            yield f"{called}() reads {node.id}, which may change"
+
+
+def _stays(project: Project, source: SourceFile, name: str, constants: ModuleConstants) -> bool:
+    return _is_function(project, source, name) or constants.value(source, name).kind is not ValueKind.UNKNOWN
 
 
 def _is_function(project: Project, source: SourceFile, name: str) -> bool:
@@ -146,7 +157,9 @@ class _PlainFunctions:
         given = [ast.arg(f"{each}{_OWN}") for each in (block.path, *block.inputs)]
         parameters = ast.arguments([], given, None, [], [], None, [])
         body = self._body(block.body, {block.path, *block.inputs}, reads=True)
-        return [ast.FunctionDef(_NAME, parameters, body, [], type_params=[]), *self._made.values()]
+        made = ast.FunctionDef(_NAME, parameters, body, [])
+        made.type_params = []  # type: ignore[attr-defined]
+        return [made, *self._made.values()]
 
     def _body(self, statements: Sequence[ast.stmt], parameters: set[str], *, reads: bool) -> list[ast.stmt]:
         body = [copy.deepcopy(each) for each in statements]
@@ -163,7 +176,7 @@ class _PlainFunctions:
         """Return whether a name is given another one here: that of a function, or of what stays as it is."""
         kind = self._names.kind(self._source, node)
         if kind is NameKind.VARIABLE or (kind is NameKind.IMPORT and not self._is_function(node.id)):
-            return self._constants.value(self._source, node.id).kind is not Kind.UNKNOWN
+            return self._constants.value(self._source, node.id).kind is not ValueKind.UNKNOWN
         alike = self._project.functions.get(node.id, ())
         if kind is not NameKind.FUNCTION or len(alike) != 1 or not isinstance(alike[0][1], ast.FunctionDef):
             return False

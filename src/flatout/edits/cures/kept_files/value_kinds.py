@@ -7,10 +7,10 @@ LAZY; it may serve where it is used up, and never be kept.
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["ATOM", "DEEP", "NUMBER", "UNKNOWN", "Kind", "Value", "joined"]
+__all__ = ["ATOM", "DEEP", "NUMBER", "UNKNOWN", "Value", "ValueKind", "joined"]
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What a value is, and how somebody gets one of his own."""
 
     ATOM = "a value that cannot be changed"
@@ -40,7 +40,7 @@ class Value:
         opaque: it may be of any class.
     """
 
-    kind: Kind
+    kind: ValueKind
     items: "tuple[Value, ...]" = ()
     slots: bool = False
     numbers: bool = False
@@ -49,7 +49,14 @@ class Value:
     @property
     def is_numeric(self) -> bool:
         """Whether it is an array or a tensor, of which arithmetic makes new ones."""
-        return self.kind in (Kind.ARRAY, Kind.MEMBER, Kind.VIEW, Kind.FROZEN, Kind.TENSOR, Kind.NPY)
+        return self.kind in (
+            ValueKind.ARRAY,
+            ValueKind.MEMBER,
+            ValueKind.VIEW,
+            ValueKind.FROZEN,
+            ValueKind.TENSOR,
+            ValueKind.NPY,
+        )
 
     @property
     def item(self) -> "Value":
@@ -57,20 +64,23 @@ class Value:
         if len(self.items) == 1:
             return self.items[0]
         if self.items:
-            return Value(Kind.ATOM if all(each.kind is Kind.ATOM for each in self.items) else Kind.DEEP, self.items)
-        if self.kind in (Kind.ATOM, Kind.LIST, Kind.TABLE):
+            return Value(
+                ValueKind.ATOM if all(each.kind is ValueKind.ATOM for each in self.items) else ValueKind.DEEP,
+                self.items,
+            )
+        if self.kind in (ValueKind.ATOM, ValueKind.LIST, ValueKind.TABLE):
             return NUMBER if self.numbers else ATOM
         if self.opaque:
             return self
         if self.is_numeric:
-            return Value(Kind.VIEW)
-        return DEEP if self.kind is Kind.DEEP else UNKNOWN
+            return Value(ValueKind.VIEW)
+        return DEEP if self.kind is ValueKind.DEEP else UNKNOWN
 
 
-NUMBER = Value(Kind.ATOM, numbers=True)
-ATOM, DEEP, UNKNOWN = Value(Kind.ATOM), Value(Kind.DEEP), Value(Kind.UNKNOWN)
+NUMBER = Value(ValueKind.ATOM, numbers=True)
+ATOM, DEEP, UNKNOWN = Value(ValueKind.ATOM), Value(ValueKind.DEEP), Value(ValueKind.UNKNOWN)
 
-_NEVER = (Kind.LAZY, Kind.UNKNOWN, Kind.NPY)
+_NEVER = (ValueKind.LAZY, ValueKind.UNKNOWN, ValueKind.NPY)
 
 
 def joined(one: Value, other: Value) -> Value:
@@ -79,4 +89,4 @@ def joined(one: Value, other: Value) -> Value:
     if one.kind is other.kind:
         items = one.items if one.items == other.items else ()
         return Value(one.kind, items, one.slots and other.slots, numbers, opaque)
-    return UNKNOWN if one.kind in _NEVER or other.kind in _NEVER else Value(Kind.DEEP, (), False, numbers, opaque)
+    return UNKNOWN if one.kind in _NEVER or other.kind in _NEVER else Value(ValueKind.DEEP, (), False, numbers, opaque)

@@ -1,8 +1,13 @@
 """Data sets that read one of few files for each sample, and files for them."""
 
+import json
 import random
 import wave
+from collections.abc import Iterator
 from pathlib import Path
+
+import numpy
+from PIL import Image
 
 HEAD = """\
 import bz2, csv, gzip, json, os, random, re, struct, wave
@@ -44,38 +49,30 @@ def script(body: str, *, head: str = "", suffix: str = "") -> str:
 
 def files(folder: Path) -> list[Path]:
     """Write files of several kinds, three of each."""
-    import numpy
-    from PIL import Image
+    return [path for number in range(3) for path in _written(folder, number)]
 
-    made = []
-    for number in range(3):
-        rng = random.Random(number)
-        text = "".join(rng.choice("abcdefghij .\n") for _ in range(400 + number))
-        rows = [[rng.randint(0, 99) for _ in range(4)] for _ in range(40)]
-        array = numpy.random.default_rng(number).normal(size=(50, 4)).astype(numpy.float32)
-        for suffix in (".txt", ".csv", ".json", ".jsonl", ".npy", ".npz", ".png", ".wav", ".bin"):
-            path = folder / f"f{number}{suffix}"
-            made.append(path)
-            if suffix == ".txt":
-                path.write_text(text)
-            elif suffix == ".csv":
-                path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
-            elif suffix == ".json":
-                path.write_text(__import__("json").dumps({"rows": rows, "text": text}))
-            elif suffix == ".jsonl":
-                path.write_text("".join(f'{{"a": {row[0]}, "b": "{row[1]}"}}\n' for row in rows))
-            elif suffix == ".npy":
-                numpy.save(path, array)
-            elif suffix == ".npz":
-                numpy.savez(path, a=array, b=array[::-1] * 2)
-            elif suffix == ".png":
-                Image.fromarray((array[:, :, None] * 60 % 255).astype("uint8").repeat(3, 2)).save(path)
-            elif suffix == ".bin":
-                path.write_bytes(array.astype("<f4").tobytes())
-            else:
-                with wave.open(str(path), "wb") as made_wave:
-                    made_wave.setnchannels(1)
-                    made_wave.setsampwidth(2)
-                    made_wave.setframerate(8000)
-                    made_wave.writeframes((array[:, 0] * 9000).astype("<i2").tobytes())
-    return made
+
+def _written(folder: Path, number: int) -> Iterator[Path]:
+    rng = random.Random(number)
+    text = "".join(rng.choice("abcdefghij .\n") for _ in range(400 + number))
+    rows = [[rng.randint(0, 99) for _ in range(4)] for _ in range(40)]
+    array = numpy.random.default_rng(number).normal(size=(50, 4)).astype(numpy.float32)
+    texts = {
+        ".txt": text,
+        ".csv": "".join(",".join(map(str, row)) + "\n" for row in rows),
+        ".json": json.dumps({"rows": rows, "text": text}),
+        ".jsonl": "".join(f'{{"a": {row[0]}, "b": "{row[1]}"}}\n' for row in rows),
+    }
+    for suffix, content in texts.items():
+        (folder / f"f{number}{suffix}").write_text(content)
+    numpy.save(folder / f"f{number}.npy", array)
+    numpy.savez(folder / f"f{number}.npz", a=array, b=array[::-1] * 2)
+    Image.fromarray((array[:, :, None] * 60 % 255).astype("uint8").repeat(3, 2)).save(folder / f"f{number}.png")
+    (folder / f"f{number}.bin").write_bytes(array.astype("<f4").tobytes())
+    with wave.open(str(folder / f"f{number}.wav"), "wb") as made:
+        made.setnchannels(1)
+        made.setsampwidth(2)
+        made.setframerate(8000)
+        made.writeframes((array[:, 0] * 9000).astype("<i2").tobytes())
+    for suffix in (*texts, ".npy", ".npz", ".png", ".bin", ".wav"):
+        yield folder / f"f{number}{suffix}"

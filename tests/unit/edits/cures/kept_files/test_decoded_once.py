@@ -1,4 +1,14 @@
-"""Files decoded once: the same samples, errors and draws as before, or left."""
+"""Files decoded once: the same samples, errors and draws as before, or left.
+
+Modules: flatout.edits.cures.kept_files.decoded_once, and what it consists of:
+flatout.edits.cures.kept_files.block_bounds, flatout.edits.cures.kept_files.block_kinds,
+flatout.edits.cures.kept_files.bound_names, flatout.edits.cures.kept_files.call_kinds,
+flatout.edits.cures.kept_files.coming_again, flatout.edits.cures.kept_files.file_blocks,
+flatout.edits.cures.kept_files.file_reads, flatout.edits.cures.kept_files.kept_text,
+flatout.edits.cures.kept_files.module_constants, flatout.edits.cures.kept_files.read_places,
+flatout.edits.cures.kept_files.reading_effects, flatout.edits.cures.kept_files.shared_uses,
+flatout.edits.cures.kept_files.value_kinds.
+"""
 
 import time
 
