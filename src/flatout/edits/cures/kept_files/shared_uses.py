@@ -21,7 +21,7 @@ _FACTS = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "device", "width
 _SAME_MEMORY = words(
     "reshape ravel transpose squeeze unsqueeze view view_as permute swapaxes contiguous t flatten float double long "
     "int half bool byte short to type type_as numpy chunk split narrow unbind diag diagonal expand expand_as real cpu "
-    "movedim tensor_split unfold swapaxes unflatten detach conj select where reshape_as broadcast_to bfloat16 cuda char "
+    "movedim tensor_split unfold unflatten detach conj select where reshape_as broadcast_to bfloat16 cuda char "
 )
 _TO_NEW = frozenset({"torch.tensor", "numpy.array", "numpy.copy", "torch.stack", "torch.cat", "numpy.stack",
                      "numpy.concatenate", "torch.nn.functional.one_hot"})  # fmt: skip
