@@ -10,7 +10,7 @@ from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.rewrite import Unplaced
 
-__all__ = ["TextChanges", "fresh_name", "operand"]
+__all__ = ["TextChanges", "fresh_name", "lift_out", "operand"]
 
 
 class TextChanges:
@@ -110,19 +110,6 @@ class TextChanges:
         text = "\n".join([f"{self._indent(first)}{head}", *lines])
         self._new.append((self._starts[first], self._starts[last + 1] - 1, text))
 
-    def lifted(self, first: ast.stmt, last: ast.stmt, line: str) -> list[str]:
-        """Write a line for statements that follow one another; return theirs, with what stands between, as written.
-
-        Raises:
-            Unplaced: one does not stand on lines of its own, or holds a string of several lines.
-        """
-        start, stop = self._lines(first)[0], self._lines(last)[1]
-        block = block_of(self._source, first)
-        for each in block[block.index(first) : block.index(last) + 1]:
-            self.written(each)
-        self._new.append((self._starts[start], self._starts[stop + 1] - 1, f"{self._indent(start)}{line}"))
-        return self._source.lines[start : stop + 1]
-
     def done(self, project: Project) -> Project:
         """Return the project with the changes made.
 
@@ -181,6 +168,21 @@ class TextChanges:
             return list(tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline))
         except (tokenize.TokenError, SyntaxError):  # a block: its lines are not those of an expression
             return list(tokenize.generate_tokens(io.StringIO(text + "\n").readline))
+
+
+def lift_out(changes: TextChanges, first: ast.stmt, last: ast.stmt, line: str) -> list[str]:
+    """Write a line for statements that follow one another; return theirs, with what stands between, as written.
+
+    Raises:
+        Unplaced: one does not stand on lines of its own, or holds a string of several lines.
+    """
+    start, stop = changes._lines(first)[0], changes._lines(last)[1]
+    block = block_of(changes._source, first)
+    for each in block[block.index(first) : block.index(last) + 1]:
+        changes.written(each)
+    text = f"{changes._indent(start)}{line}"
+    changes._new.append((changes._starts[start], changes._starts[stop + 1] - 1, text))
+    return changes._source.lines[start : stop + 1]
 
 
 def operand(changes: TextChanges, node: ast.expr) -> str:

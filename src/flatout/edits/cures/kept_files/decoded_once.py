@@ -27,7 +27,7 @@ from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.name_kinds import NameKinds
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.rewrite import Unplaced
-from flatout.edits.text_changes import TextChanges
+from flatout.edits.text_changes import TextChanges, lift_out
 from flatout.edits.written_edit import WrittenEdit, with_import
 
 __all__ = ["decoded_once"]
@@ -206,7 +206,7 @@ class _Writing:
         else:
             line = f"{', '.join(gives)} = {self._call('')}"
         copies = [f"{each} = {how.format(each)}" for each, how in self._copied.items() if len(gives) > 1]
-        lines = self._changes.lifted(first, last, line)
+        lines = lift_out(self._changes, first, last, line)
         self._changes.after(last, *copies) if copies else None
         indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
         changed = self._with_parameters(first.lineno, lines)
