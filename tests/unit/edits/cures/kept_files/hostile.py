@@ -442,4 +442,122 @@ def used(sample):
     return sample
 """,
     ),
+    "a setting from a property": script(
+        """
+rows = [line.split(self.mark) for line in open(path)]  # <<
+at = random.randint(0, 9)
+return len(rows[at]), len(rows[0])
+""",
+        suffix=".csv",
+    )
+    + """
+    @property
+    def mark(self):
+        return random.choice([",", "1"])
+""",
+    "a place that is drawn": script("""
+with open(path, "rb") as f:
+    f.seek(np.random.randint(0, 99))
+    raw = f.read(20)  # <<
+return raw, random.random()
+"""),
+    "a file that is written through a mapping": script(
+        """
+values = np.fromfile(path, dtype=np.float32)  # <<
+at = random.randint(0, 3)
+np.memmap(path, dtype=np.float32, mode="r+")[at] = at
+return values[at:at + 3].copy()
+""",
+        suffix=".bin",
+    ),
+    "errors that a context ends": script(
+        """
+import contextlib
+text, ids = "", []
+with contextlib.suppress(KeyError):
+    text = open(path).read()
+    ids = [SHORT[c] for c in text]  # <<
+return text[random.randint(0, 9):], ids
+""",
+        head="""
+SHORT = {"a": 1}
+""",
+    ),
+    "names of the module that a function binds": script(
+        """
+global last
+last = open(path).read()
+ids = [stoi[c] for c in last]  # <<
+start = random.randint(0, 99)
+return ids[start:start + 5]
+""",
+        head="""
+last = ""
+def used(sample):
+    return sample, last[:9]
+""",
+    ),
+    "another file in a function": script(
+        """
+ids = shifted(open(path).read())  # <<
+start = random.randint(0, 99)
+return ids[start:start + 5]
+""",
+        head="""
+NUMBERS = "numbers.dat"
+Path(NUMBERS).unlink(missing_ok=True)
+def shifted(text):
+    Path(NUMBERS).touch()
+    return [ord(c) + len(open(NUMBERS).read()) for c in text]
+def used(sample):
+    with open(NUMBERS, "a") as f:
+        f.write("1")
+    return sample
+""",
+    ),
+    "a path that moves": script("""
+text = path.read_text()  # <<
+moved = path.replace(path.with_suffix(random.choice([".x", ".y"])))
+moved.replace(path)
+return text[:9], str(moved)[-2:]
+"""),
+    "a number of an array": script(
+        """
+mean = np.load(path).mean()  # <<
+return mean, random.random()
+""",
+        suffix=".npy",
+    ),
+    "a list that was returned before": script(
+        """
+rows = [[float(v) for v in line.split(",")] for line in open(path)]  # <<
+self.kept = getattr(self, "kept", [])
+self.kept += rows[:1]
+self.kept[-1][0] = random.random()
+return rows[0][0], len(self.kept)
+""",
+        suffix=".csv",
+    ),
+    "rows of an array in a list": script(
+        """
+x = np.loadtxt(path, delimiter=",")  # <<
+rows = []
+rows += x
+rows[random.randint(0, 5)] += 1
+return x.sum()
+""",
+        suffix=".csv",
+    ),
+    "an input that is set between": script("""
+for self.window in (3, random.randint(4, 9)):
+    ids = [ord(c) % self.window for c in open(path).read()]  # <<
+return ids[:9], self.window
+"""),
+    "a name that is deleted": script("""
+text = open(path).read()
+ids = [stoi[c] for c in text]  # <<
+del text
+start = random.randint(0, 99)
+return ids[start:start + 4]
+"""),
 }

@@ -56,7 +56,8 @@ def test_what_is_not_sure_is_left_with_the_reason(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_scripts_give_the_same_samples_or_are_left(tmp_path, later, name):
+def test_hostile_scripts_give_the_same_samples_or_are_left(tmp_path, later, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
     paths = files(tmp_path)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "f0.txt").write_text("another text, as long as is needed")
