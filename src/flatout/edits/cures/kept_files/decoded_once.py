@@ -161,6 +161,9 @@ class _Writing:
         wanted = wanted.strip("_").lower() or "data"
         taken = _taken(self._source)
         self._modules = {each: f"_{each}" if each in taken else each for each in _MODULES}
+        imports, bound = block.source.names.imports, block.source.names.bound
+        if any(name in bound or imports.get(name, each) != each for each, name in self._modules.items()):
+            raise Unplaced
         state = next((each for each in self._states()), "")
         self._has_state = bool(state)
         self._names = KeptNames(
