@@ -52,6 +52,13 @@ _READERS = (
     *("numpy:load", "numpy:loadtxt", "numpy:genfromtxt", "numpy:fromfile", "torch:load", "cv2:imread"),
     *("soundfile:read", "scipy.io.wavfile:read"),
 )
+_WARN_IN = {  # modules that the warnings of the functions are said to come from
+    "numpy": ("numpy.lib",),
+    "torch": ("torch.serialization", "torch.storage", "torch._utils", "torch._weights_only_unpickler"),
+    "cv2": ("cv2",),
+    "soundfile": ("soundfile",),
+    "scipy": ("scipy.io",),
+}
 _MEMBER = "numpy.lib.npyio:NpzFile.__getitem__"
 _UNPACKS = frozenset({"zipfile", "gzip"})  # modules whose functions unpack what is read of an archive
 _READS = re.compile(r"\b(load|loadtxt|genfromtxt|fromfile|imread|read)\(")
@@ -90,15 +97,25 @@ def patch(site: "Site", *, on_change: str = "stop") -> None:
 
     from flatout.fixes.core.kept_reports import reports_of
     from flatout.kept.kept_reads import KeptReads
+    from flatout.kept.library_functions import is_of_library
+    from flatout.kept.warned_calls import has_warned
     from flatout.pipeline.cache.memory_budget import MemoryBudget
 
-    kept = KeptReads(reports_of(site, on_change), lambda: site.hit("read before"), MemoryBudget().take)
+    reports = reports_of(site, on_change)
+    kept = KeptReads(reports, lambda: site.hit("read before"), MemoryBudget().take)
     waiting = {*_READERS, _MEMBER}
 
     def look() -> None:
         for dotted in sorted(waiting):
-            if dotted.partition(":")[0] in sys.modules:
-                waiting.discard(dotted)
+            module = dotted.partition(":")[0]
+            if module not in sys.modules:
+                continue
+            waiting.discard(dotted)
+            if not is_of_library(dotted):
+                reports.left(f"{dotted} is not the function of its library")
+            elif has_warned(*_WARN_IN[module.partition(".")[0]], "flatout.kept"):
+                reports.left(f"{module} has warned before, and may do so again unseen")
+            else:
                 stand_in = functools.partial(kept.reading, dotted.replace(":", "."))
                 site.wrap(dotted, kept.members if dotted == _MEMBER else stand_in)
 

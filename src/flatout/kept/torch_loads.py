@@ -1,0 +1,53 @@
+"""Settings of torch.load: those under which a file gives the same each time, and runs nobody's code."""
+
+import functools
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import serialization
+
+from flatout.kept.call_key import unusual_moment
+
+__all__ = ["load_settings"]
+
+_TRUE = ("1", "y", "yes", "true")
+
+
+def load_settings(given: Mapping[str, Any]) -> tuple[object, ...] | None:
+    """Return what `torch.load` depends on besides its arguments; None where it may run code, or is watched."""
+    state = getattr(serialization, "_serialization_tls", None)
+    if unusual_moment() or not _is_weights_only(given) or getattr(state, "skip_data", False):
+        return None
+    safe = serialization.get_safe_globals()
+    places = getattr(serialization, "_package_registry", None)
+    if places is None or not all(map(_is_torchs, safe)) or not all(map(_is_loader_of_torchs, places)):
+        return None
+    config = getattr(getattr(getattr(torch.utils, "serialization", None), "config", None), "load", None)
+    if getattr(config, "mmap", False):
+        return None
+    settings = (serialization.get_default_load_endianness(), getattr(config, "calculate_storage_offsets", None))
+    return *settings, frozenset(map(id, safe)), len(places)
+
+
+def _is_weights_only(given: Mapping[str, Any]) -> bool:
+    """Return whether a file of this call gives tensors and plain values alone."""
+    asked = given.get("weights_only")
+    if asked is not None:
+        return asked is True
+    by_default = getattr(serialization, "_default_to_weights_only", None)
+    forced_off = os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0").lower() in _TRUE
+    return by_default is not None and bool(by_default(None)) and not forced_off
+
+
+def _is_torchs(known: Any) -> bool:
+    """Return whether something that files may name is torch's own."""
+    module, name = getattr(known, "__module__", None) or "", getattr(known, "__qualname__", None) or ""
+    return module.startswith("torch.") and getattr(sys.modules.get(module), name, None) is known
+
+
+def _is_loader_of_torchs(entry: Any) -> bool:
+    functions = (each.func if isinstance(each, functools.partial) else each for each in entry[1:])
+    return all(getattr(each, "__globals__", None) is vars(serialization) for each in functions)
