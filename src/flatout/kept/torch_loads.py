@@ -6,10 +6,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import serialization
 
 from flatout.kept.call_key import unusual_moment
+
+try:
+    from torch.utils.serialization import config as _config
+except ImportError:  # before torch 2.6
+    _config = None  # type: ignore[assignment]
 
 __all__ = ["load_settings"]
 
@@ -25,7 +29,7 @@ def load_settings(given: Mapping[str, Any]) -> tuple[object, ...] | None:
     places = getattr(serialization, "_package_registry", None)
     if places is None or not all(map(_is_torchs, safe)) or not all(map(_is_loader_of_torchs, places)):
         return None
-    config = getattr(getattr(getattr(torch.utils, "serialization", None), "config", None), "load", None)
+    config = getattr(_config, "load", None)
     if getattr(config, "mmap", False):
         return None
     settings = (serialization.get_default_load_endianness(), getattr(config, "calculate_storage_offsets", None))

@@ -173,6 +173,7 @@ def own_names(project: Project) -> set[str]:
 def _lets_others_run(module: str) -> bool:
     return module.partition(".")[0] in _MEANWHILE
 
+
 def is_seen(project: Project, source: SourceFile) -> bool:
     """Return whether names of a file may be read by others: it is no script, or it is imported or found elsewhere."""
     stem = source.path.stem

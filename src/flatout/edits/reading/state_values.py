@@ -228,4 +228,3 @@ def _of_several(source: SourceFile) -> set[str]:
     """Return the names that inner functions bind for outer ones."""
     outer = (node for node in ast.walk(source.tree) if isinstance(node, ast.Global | ast.Nonlocal))
     return {name for node in outer for name in node.names}
-

@@ -213,8 +213,10 @@ class StillCode:
         return is_builtin(self._source, call.func, _OF_NUMBERS) and (name_called(call) != "type" or len(call.args) == 1)
 
     def _is_walked(self, node: ast.expr) -> bool:
-        return self._values.is_tensor(node) or self._values.is_walk(ast.Name("_", ast.Store()), node) or any(
-            self._values.walked(ast.Tuple([ast.Name("_"), ast.Name("_")]), node)
+        return (
+            self._values.is_tensor(node)
+            or self._values.is_walk(ast.Name("_", ast.Store()), node)
+            or any(self._values.walked(ast.Tuple([ast.Name("_"), ast.Name("_")]), node))
         )
 
     def _is_known_method(self, call: ast.Call, method: ast.Attribute) -> bool:
