@@ -30,8 +30,8 @@ def is_of_library(dotted: str) -> bool:
 def is_as_imported(function: Any, path: str, root: Path) -> bool:
     """Return whether a function has this name, and its code lies in a folder, or in a file, of its library."""
     if isinstance(function, types.BuiltinFunctionType):
-        module = getattr(function, "__module__", None) or getattr(function.__self__, "__name__", "")
-        return function.__qualname__ == path and str(module).partition(".")[0] == root.name.partition(".")[0]
+        module = function.__module__ or getattr(function.__self__, "__name__", "")  # OpenCV's have neither
+        return function.__qualname__ == path and module.partition(".")[0] in ("", root.name.partition(".")[0])
     if not isinstance(function, types.FunctionType) or function.__closure__ or hasattr(function, "__wrapped__"):
         return False
     code = Path(function.__code__.co_filename)

@@ -16,14 +16,14 @@ from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import bound_as_words, is_plain
 from flatout.edits.reading.called_functions import functions_at
 from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.own_meanings import own_names
 from flatout.edits.reading.source_file import Function, SourceFile
-from flatout.edits.reading.state_dicts import (
+from flatout.edits.reading.states.state_dicts import (
     bound_to,
     cloned_value,
     is_deepcopy,
     is_seen,
     loads_it,
-    own_names,
     state_of,
     unsettled,
 )

@@ -9,9 +9,9 @@ from flatout.edits.reading.called_functions import name_called
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
-from flatout.edits.reading.state_dicts import is_made_as_module, is_seen, loads_it
-from flatout.edits.reading.state_values import ASKED, EXACT, FRESH, SAME, WALKS, StateValues
-from flatout.edits.reading.still_code import StillCode, is_without_gradients
+from flatout.edits.reading.states.state_dicts import is_made_as_module, is_seen, loads_it
+from flatout.edits.reading.states.state_values import ASKED, EXACT, FRESH, SAME, WALKS, StateValues
+from flatout.edits.reading.states.still_code import StillCode, is_without_gradients
 
 __all__ = ["StateUses"]
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.state_dicts import bound_to, is_deepcopy, loads_it, state_of, unlike_module
+from flatout.edits.reading.states.state_dicts import bound_to, is_deepcopy, loads_it, state_of, unlike_module
 
 HEAD = "import copy, torch\nfrom torch import nn\nfrom copy import deepcopy\n"
 

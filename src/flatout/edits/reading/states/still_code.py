@@ -12,10 +12,11 @@ from flatout.edits.reading.blocks import is_plain
 from flatout.edits.reading.called_functions import name_called
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.own_meanings import own_names
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
-from flatout.edits.reading.state_dicts import is_deepcopy, own_names, state_of
-from flatout.edits.reading.state_values import ASKED, FRESH, SAME, StateValues
+from flatout.edits.reading.states.state_dicts import is_deepcopy, state_of
+from flatout.edits.reading.states.state_values import ASKED, FRESH, SAME, StateValues
 
 __all__ = ["StillCode", "is_without_gradients"]
 

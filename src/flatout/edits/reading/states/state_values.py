@@ -12,7 +12,7 @@ from flatout.edits.reading.called_functions import name_called
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
-from flatout.edits.reading.state_dicts import bound_to, cloned_value, is_deepcopy, loads_it, state_of
+from flatout.edits.reading.states.state_dicts import bound_to, cloned_value, is_deepcopy, loads_it, state_of
 
 __all__ = ["ASKED", "EXACT", "FRESH", "SAME", "WALKS", "StateValues"]
 

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator
 
 from flatout.edits.reading.called_functions import name_called
-from flatout.edits.reading.dataflow import Flow, Origin, pairs
+from flatout.edits.reading.dataflow import Flow, Origin
 from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.own_meanings import own_operator, runs_meanwhile
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.reading.user_classes import names_below
 
@@ -17,7 +18,6 @@ __all__ = [
     "is_made_as_module",
     "is_seen",
     "loads_it",
-    "own_names",
     "state_of",
     "unsettled",
 ]
@@ -30,18 +30,8 @@ _OWN_STATE = re.compile(
     r"swap_module_params|FullyShardedDataParallel|fully_shard|deepspeed|share_memory|torch\.multiprocessing|"
     r"settrace|setprofile|sys\.path|importlib|__import__|runpy"
 )  # words of projects in which a state dict is another one, weights change at any time, or code is not read
-_MEANWHILE = frozenset({  # modules whose functions let other code run at any time
-    "threading", "_thread", "concurrent", "signal", "multiprocessing", "asyncio", "gevent", "eventlet", "trio", "anyio",
-    "weakref", "joblib", "builtins",
-})  # fmt: skip
 _NAMES_SEEN = re.compile(r"(?<![\w.])(?:locals|globals|eval|exec)\b|\bvars\(\)|f_locals|_getframe|currentframe")
 _MODULES_SEEN = re.compile(r"__main__|sys\.modules|\bvars\(|__dict__")  # by which names of a module are found
-_OPERATORS = re.compile(
-    r"__(?:[ri]?(?:add|sub|mul|truediv|floordiv|mod|divmod|pow|lshift|rshift|and|or|xor)|neg|pos|abs|invert|lt|le|gt|"
-    r"ge|eq|ne|bool|float|int|index|complex|round|trunc|floor|ceil|hash|contains|setattr|delattr|getattr|"
-    r"getattribute|get|set|delete|del|copy|deepcopy|reduce|reduce_ex|torch_function|torch_dispatch|array|array_ufunc|"
-    r"array_function|instancecheck|subclasscheck|missing)__"
-)  # by which operators, comparisons and copies of the user's classes run code
 
 
 def is_deepcopy(source: SourceFile, call: ast.Call) -> bool:
@@ -124,18 +114,18 @@ def unsettled(project: Project) -> str:
     for pattern, what in (
         (_OWN_STATE, "a state dict may be another one, change at any time, or code not be seen"),
         (_NAMES_SEEN, "names may be read without being named"),
-        (_OPERATORS, "operators may run code of the user's"),
     ):
         found = pattern.search(text)
         if found:
             return f"{found.group()} is used here: {what}"
-    return next(_renamed(project), "")
+    operator, module = own_operator(project), runs_meanwhile(project)
+    if operator:
+        return f"{operator} is used here: operators may run code of the user's"
+    return f"{module} is used here: weights may change at any time" if module else next(_renamed(project), "")
 
 
 def _renamed(project: Project) -> Iterator[str]:
     for _, node in project.nodes(ast.Import, ast.ImportFrom):
-        names = [each.name for each in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-        yield from (f"{name} is used here: weights may change at any time" for name in names if _lets_others_run(name))
         if any(each.name == "*" for each in node.names):
             yield "names are imported by * here: they may be any"
     kinds = (ast.Name, ast.Attribute, ast.Constant, ast.keyword, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -159,19 +149,6 @@ def _named(source: SourceFile, node: ast.AST) -> object:
     if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):
         return node.id if isinstance(node, ast.Name) else node.attr
     return None
-
-
-def own_names(project: Project) -> set[str]:
-    """Return the names of the user's functions, and those that classes bind to what may be properties."""
-    names = {*project.functions}
-    for _, made in project.nodes(ast.ClassDef):
-        bound = [each for node in made.body for each in pairs(node)]
-        names |= {ast.unparse(target) for target, value in bound if not isinstance(value, ast.Constant)}
-    return names
-
-
-def _lets_others_run(module: str) -> bool:
-    return module.partition(".")[0] in _MEANWHILE
 
 
 def is_seen(project: Project, source: SourceFile) -> bool:
