@@ -66,10 +66,9 @@ class StateUses:
         reads = self._named(name, ast.Load)
         if not reads or not self._inside.issuperset(reads):
             return f"{name} is read outside of the block that makes it"
-        for node in reads:
-            if not self._is_read(node):
-                line = self._source.lines[node.lineno - 1].partition("#")[0].strip()
-                return f"{name} may be kept, handed on or written into: {line}"
+        kept = self._kept(reads)
+        if kept:
+            return kept
         calls = [node for each in self._behind for node in ast.walk(each) if self._is_load(node)]
         first = next((at for at, each in enumerate(self._behind) if {*ast.walk(each)} & {*calls}), len(self._behind))
         if (self._known - {name}) & loads(self._behind[first:]):
@@ -81,6 +80,20 @@ class StateUses:
             return f"{found} may change the weights before {name} is read for the last time"
         self.is_written = any(each in {name, *self._values.raw} for each in self._written)
         return self._graph() or self._needed_to_load(between, first, calls)
+
+    def _kept(self, reads: Sequence[ast.Name]) -> str:
+        """Return why its items, or what is computed from them with a graph, may be kept by somebody."""
+        todo = [*reads]
+        seen = {self._name}
+        while todo:
+            node = todo.pop(0)
+            if not self._is_read(node):
+                line = self._source.lines[node.lineno - 1].partition("#")[0].strip()
+                return f"{self._name} may be kept, handed on or written into: {line}"
+            for name in self._sinks - seen:
+                seen.add(name)
+                todo += self._named(name, ast.Load)
+        return ""
 
     def _seen_elsewhere(self) -> str:
         """Return why other functions, or other files, may see the name."""
@@ -270,14 +283,23 @@ class StateUses:
         """Return whether a computed value holds nothing of its operands, for a backward pass."""
         if is_without_gradients(self._source, node, self._scope):
             return True
-        parts = [each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+        return self._binds_plain and self._is_of_items(node)
+
+    def _is_of_items(self, node: ast.expr) -> bool:
+        """Return whether all names in an expression are those of this dictionary, its keys, or items in its loops."""
+        parts = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
         return all(self._is_plain_item(each) or each.id in self._source.names.imports for each in parts)
 
     def _is_plain_item(self, node: ast.Name) -> bool:
-        """Return whether a name is that of this dictionary, with no item bound anew, or of a variable of its loop."""
-        written = self._name in self._written
         looped = node.id in self._keys and len(self._named(node.id, ast.Store)) == 1
-        return not written and (node.id == self._name or node.id in self._values.keys or looped)
+        return node.id == self._name or node.id in self._values.keys or looped
+
+    @cached_property
+    def _binds_plain(self) -> bool:
+        """Return whether its keys are bound anew to what is computed from its items alone, if at all."""
+        found = (each for each in ast.walk(self._scope) if isinstance(each, ast.Assign))
+        items = ((each, to) for each in found for to in each.targets if isinstance(to, ast.Subscript))
+        return all(self._is_of_items(each.value) for each, to in items if self._is_own(to))
 
     def _is_method(self, method: ast.Attribute, *, new: bool) -> bool:
         call = self._source.parents[method]

@@ -186,7 +186,7 @@ def test_whatever_is_averaged_when(tmp_path_factory, turns, d):
         ("    target.load_state_dict(new)", "    target.load_state_dict(new)\n    kept.extend([new, old])",
          "handed on"),
         ("    target.load_state_dict(new)", "    target.kept, target.old = new, old", "handed on"),
-        ("    target.load_state_dict(new)", "    target.load_state_dict(new, assign=True)\n    use(old)", "assign=True"),
+        ("    target.load_state_dict(new)", "    target.load_state_dict(new, assign=True)", "assign=True"),
         ("    for key in new:", "    train(model, 1)\n    train(target, 1)\n    for key in new:", "train(model, 1)"),
         ("    for key in new:", "    def later():\n        return new, old\n    for key in new:",
          "outside of the block"),
@@ -203,7 +203,7 @@ def test_whatever_is_averaged_when(tmp_path_factory, turns, d):
         ("    def forward", "    def get_extra_state(self):\n        return self.kept\n    def forward",
          "_extra_state"),
         ("    def forward", "    def state_dict(self):\n        return self.kept\n    def forward",
-         "state_dict is a name of the user's"),
+         "is a name of the user"),
     ],
 )  # fmt: skip
 def test_what_may_be_needed_is_left(tmp_path, old, new, reason):
