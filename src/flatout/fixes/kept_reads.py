@@ -23,11 +23,13 @@ training, or ends the fix with a warning (`on_change="warn"`).
 
 ## When it is wrong
 
-What is kept takes memory, at most 40% of what was free. Files on network file systems are left alone, for these tell
-late, and so are files that are mapped into memory, and results with objects (`allow_pickle`). Code that writes
-to a file and sets its times back, or maps it without Python or in another process, is not seen unless it changes the
-size; some reads are made all the same, and compared. A read that warns does so when it is made. Names that modules took
-before (`from numpy import load`) go on to read.
+What is kept takes memory, at most 40% of what was free. Left alone are files on network file systems, for these tell
+late; files that are mapped into memory; pickles, for these run code (`torch.load` with `weights_only=False`, results
+with objects); calls that are given functions, or classes other than those of numbers; functions that the script has
+replaced; loads under `torch.device`, `skip_data` or what else watches operations; all reads once the script replaces
+`open` or adds an audit hook; and all further reads of a function that has warned. Code that writes to a file and sets
+its times back, or maps it without Python or in another process, is not seen unless it changes the size; some reads are
+made all the same, and compared. Names that modules took before (`from numpy import load`) go on to read.
 """
 
 import functools
@@ -54,7 +56,7 @@ _READERS = (
 )
 _WARN_IN = {  # modules that the warnings of the functions are said to come from
     "numpy": ("numpy.lib",),
-    "torch": ("torch.serialization", "torch.storage", "torch._utils", "torch._weights_only_unpickler"),
+    "torch": ("torch.serialization", "torch.storage"),
     "cv2": ("cv2",),
     "soundfile": ("soundfile",),
     "scipy": ("scipy.io",),

@@ -22,15 +22,18 @@ _TRUE = ("1", "y", "yes", "true")
 
 def load_settings(given: Mapping[str, Any]) -> tuple[object, ...] | None:
     """Return what `torch.load` depends on besides its arguments; None where it may run code, or is watched."""
-    state = getattr(serialization, "_serialization_tls", None)
-    if unusual_moment() or not _is_weights_only(given) or getattr(state, "skip_data", False):
+    try:
+        return None if unusual_moment() or not _is_weights_only(given) else _settings()
+    except AttributeError:  # another torch
         return None
-    safe = serialization.get_safe_globals()
-    places = getattr(serialization, "_package_registry", None)
-    if places is None or not all(map(_is_torchs, safe)) or not all(map(_is_loader_of_torchs, places)):
-        return None
+
+
+def _settings() -> tuple[object, ...] | None:
     config = getattr(_config, "load", None)
-    if getattr(config, "mmap", False):
+    if serialization._serialization_tls.skip_data or getattr(config, "mmap", False):
+        return None
+    safe, places = serialization.get_safe_globals(), serialization._package_registry
+    if not all(map(_is_torchs, safe)) or not all(map(_is_loader_of_torchs, places)):
         return None
     settings = (serialization.get_default_load_endianness(), getattr(config, "calculate_storage_offsets", None))
     return *settings, frozenset(map(id, safe)), len(places)
@@ -41,9 +44,8 @@ def _is_weights_only(given: Mapping[str, Any]) -> bool:
     asked = given.get("weights_only")
     if asked is not None:
         return asked is True
-    by_default = getattr(serialization, "_default_to_weights_only", None)
     forced_off = os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0").lower() in _TRUE
-    return by_default is not None and bool(by_default(None)) and not forced_off
+    return bool(serialization._default_to_weights_only(None)) and not forced_off
 
 
 def _is_torchs(known: Any) -> bool:

@@ -108,13 +108,12 @@ def _change(project: Project, source: SourceFile, one: _Copy) -> _Change | str:
     name = bound_to(around, one.node)
     if not name or one.model is None:
         return "the copy is kept in something, or handed on"
-    uses = StateUses(project, source, source.statement(one.node), name)
-    reason = uses.needed()
-    odd = next((each for each in uses.loaded if not _is_name_alone(project, each)), None)
-    if reason or odd is not None:
-        return reason or f"{ast.unparse(odd)} may be another model each time"  # type: ignore[arg-type]
-    is_asked = uses.loaded or (one.value is not None and uses.is_inexact)  # a clone may lie otherwise in memory
-    return _Change(one, (one.model, *uses.loaded) if is_asked else (), uses.is_written)
+    use = StateUses(project, source, source.statement(one.node), name).use()
+    odd = [ast.unparse(each) for each in use.loaded if not _is_name_alone(project, each)]
+    if use.needed or odd:
+        return use.needed or f"{odd[0]} may be another model each time"
+    is_asked = use.loaded or (one.value is not None and use.is_inexact)  # a clone may lie otherwise in memory
+    return _Change(one, (one.model, *use.loaded) if is_asked else (), use.is_written)
 
 
 def _loaded_at_once(project: Project, source: SourceFile, one: _Copy, around: ast.AST) -> _Change | str:

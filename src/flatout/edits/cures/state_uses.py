@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from flatout.edits.reading.blocks import block_of, bound_as_words, is_plain, loads, stores
@@ -13,7 +14,7 @@ from flatout.edits.reading.states.state_dicts import is_made_as_module, is_seen,
 from flatout.edits.reading.states.state_values import ASKED, EXACT, FRESH, SAME, WALKS, StateValues
 from flatout.edits.reading.states.still_code import StillCode, is_without_gradients
 
-__all__ = ["StateUses"]
+__all__ = ["StateUse", "StateUses"]
 
 _OF_TENSORS = {"dtype", "shape", "device", "ndim", "is_sparse", "requires_grad", "is_cuda", "layout"}
 _ENDS = ast.Return | ast.Break | ast.Continue
@@ -33,14 +34,37 @@ def _in_order(block: Sequence[ast.stmt]) -> Iterator[ast.AST]:
             yield each
 
 
-class StateUses:
-    """What a function does with a copy, from the line that makes it to the last one that reads it.
+@dataclass(frozen=True)
+class StateUse:
+    """What is done with a copy.
 
     Attributes:
+        needed: why the copy is needed, "" where it is not.
         loaded: the models that it is loaded into; empty where no item that may be shared is loaded.
         is_written: whether keys of a state dict are bound anew, or left out, here or in another one.
         is_inexact: whether something is computed from items that depends on how they lie in memory.
     """
+
+    needed: str
+    loaded: tuple[ast.expr, ...] = ()
+    is_written: bool = False
+    is_inexact: bool = False
+
+
+@dataclass
+class _Found:
+    """What was found so far: names that items have, how they were bound, and where computed values go."""
+
+    known: set[str]
+    seen: set[tuple[str, ast.AST | None]] = field(default_factory=set)
+    keys: dict[str, tuple[str, ast.AST]] = field(default_factory=dict)  # of names of items: that of the key, the loop
+    sinks: set[str] = field(default_factory=set)  # dictionaries that computed values go into, perhaps with a graph
+    is_inexact: bool = False
+    loaded: tuple[ast.expr, ...] = ()
+
+
+class StateUses:
+    """What a function does with a copy, from the line that makes it to the last one that reads it."""
 
     def __init__(self, project: Project, source: SourceFile, statement: ast.stmt, name: str) -> None:
         """Take the statement that binds `name` to a copy of the weights of a model."""
@@ -50,15 +74,16 @@ class StateUses:
         self._behind = list(_in_order(block[block.index(statement) + 1 :]))
         self._inside = {node for each in self._behind for node in ast.walk(each) if source.scope(node) is self._scope}
         self._values = StateValues(project, source, self._scope)
-        self._known = {name}  # names of the copy and its items
-        self._seen: set[tuple[str, ast.AST | None]] = set()
-        self._keys: dict[str, tuple[str, ast.AST]] = {}  # of names of items: that of the key, and the loop
-        self._sinks: set[str] = set()  # dictionaries that computed values go into, perhaps with a graph
-        self.loaded: tuple[ast.expr, ...] = ()
-        self.is_written = self.is_inexact = False
+        self._found = _Found({name})
 
-    def needed(self) -> str:
-        """Return why the copy is needed, "" where it is not; `loaded` and `is_written` are known then."""
+    def use(self) -> StateUse:
+        """Return what is done with the copy."""
+        needed = self._needed()
+        is_written = any(each in {self._name, *self._values.raw} for each in self._written)
+        return StateUse(needed, self._found.loaded, is_written, self._found.is_inexact)
+
+    def _needed(self) -> str:
+        """Return why the copy is needed, "" where it is not."""
         name = self._name
         seen_elsewhere = self._seen_elsewhere()
         if seen_elsewhere:
@@ -71,26 +96,25 @@ class StateUses:
             return kept
         calls = [node for each in self._behind for node in ast.walk(each) if self._is_load(node)]
         first = next((at for at, each in enumerate(self._behind) if {*ast.walk(each)} & {*calls}), len(self._behind))
-        if (self._known - {name}) & loads(self._behind[first:]):
+        if (self._found.known - {name}) & loads(self._behind[first:]):
             return f"an item of {name} is read after it was loaded"
-        last = max(at for at, each in enumerate(self._behind) if self._known & loads([each]))
+        last = max(at for at, each in enumerate(self._behind) if self._found.known & loads([each]))
         between = self._behind[: last + 1]
         found = StillCode(self._project, self._source, self._scope, self._values).change(between, calls)
         if found:
             return f"{found} may change the weights before {name} is read for the last time"
-        self.is_written = any(each in {name, *self._values.raw} for each in self._written)
         return self._graph() or self._needed_to_load(between, first, calls)
 
     def _kept(self, reads: Sequence[ast.Name]) -> str:
         """Return why its items, or what is computed from them with a graph, may be kept by somebody."""
-        todo = [*reads]
-        seen = {self._name}
-        while todo:
-            node = todo.pop(0)
+        todo, seen = [*reads], {self._name}
+        for node in todo:  # grows while it is read
+            known = {*self._found.known}
             if not self._is_read(node):
                 line = self._source.lines[node.lineno - 1].partition("#")[0].strip()
                 return f"{self._name} may be kept, handed on or written into: {line}"
-            for name in self._sinks - seen:
+            self._found.known = self._found.known if node in reads else known  # items of others are no items of it
+            for name in self._found.sinks - seen:
                 seen.add(name)
                 todo += self._named(name, ast.Load)
         return ""
@@ -119,7 +143,7 @@ class StateUses:
         for node in ast.walk(self._scope):
             if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Name):
                 continue
-            if node.args[0].id in self._sinks and loads_it(node, node.args[0]):
+            if node.args[0].id in self._found.sinks and loads_it(node, node.args[0]):
                 model = node.func.value  # type: ignore[attr-defined]
                 if not is_made_as_module(self._project, self._source, model):
                     return f"nothing shows that {ast.unparse(model)} is a model: it may keep what it is given"
@@ -147,7 +171,7 @@ class StateUses:
             bound = stores(between) | bound_as_words(between)
             if not is_plain(model) or bound & {each.id for each in ast.walk(model) if isinstance(each, ast.Name)}:
                 return f"{text} is not known yet where the copy is made"
-        self.loaded = tuple(models.values())
+        self._found.loaded = tuple(models.values())
         return ""
 
     @property
@@ -235,7 +259,7 @@ class StateUses:
             target = target.elts[at]
         if method == "items" and isinstance(target, ast.Tuple) and len(target.elts) == 2:
             key, target = target.elts
-            self._keys[ast.unparse(target)] = (ast.unparse(key), above)
+            self._found.keys[ast.unparse(target)] = (ast.unparse(key), above)
         within = self._source.parents[above] if isinstance(above, ast.comprehension) else None
         is_one = isinstance(target, ast.Name) and method in ("items", "values")
         return is_one and self._is_value_name(target.id, within)  # type: ignore[attr-defined]
@@ -244,10 +268,10 @@ class StateUses:
 
     def _is_value_name(self, name: str, within: ast.AST | None = None) -> bool:
         """Return whether a name that an item is bound to is only read; `within`: a comprehension's variable."""
-        if (name, within) in self._seen:
+        if (name, within) in self._found.seen:
             return True
-        self._seen.add((name, within))
-        self._known.add(name)
+        self._found.seen.add((name, within))
+        self._found.known.add(name)
         reads = self._named(name, ast.Load, within=within)
         if name not in self._values.tensors or not self._inside.issuperset(reads):
             return False
@@ -257,7 +281,7 @@ class StateUses:
         """Return whether a place that an item stands in only reads it; `new`: a value that was computed from it."""
         above = self._source.parents[node]
         if isinstance(above, ast.BinOp):
-            self.is_inexact |= not isinstance(above.op, ast.Add | ast.Sub | ast.Mult | ast.Div)
+            self._found.is_inexact |= not isinstance(above.op, ast.Add | ast.Sub | ast.Mult | ast.Div)
             return not isinstance(above.op, ast.MatMult) and self._is_new(above)
         if isinstance(above, ast.UnaryOp):
             return isinstance(above.op, ast.Not) or (isinstance(above.op, ast.USub) and self._is_new(above))
@@ -291,7 +315,7 @@ class StateUses:
         return all(self._is_plain_item(each) or each.id in self._source.names.imports for each in parts)
 
     def _is_plain_item(self, node: ast.Name) -> bool:
-        looped = node.id in self._keys and len(self._named(node.id, ast.Store)) == 1
+        looped = node.id in self._found.keys and len(self._named(node.id, ast.Store)) == 1
         return node.id == self._name or node.id in self._values.keys or looped
 
     @cached_property
@@ -306,7 +330,7 @@ class StateUses:
         if not isinstance(call, ast.Call) or call.func is not method:
             return method.attr in _OF_TENSORS
         if method.attr in FRESH:
-            self.is_inexact |= method.attr not in EXACT
+            self._found.is_inexact |= method.attr not in EXACT
             return self._is_new(call)
         return method.attr in ASKED or (method.attr in SAME and self._is_value(call, new=new))
 
@@ -314,7 +338,7 @@ class StateUses:
         name, method = name_called(call), call.func
         is_of_tensor = isinstance(method, ast.Attribute) and name in FRESH and self._values.is_tensor(method.value)
         if self._values.is_function(call) or is_of_tensor:
-            self.is_inexact |= name not in EXACT
+            self._found.is_inexact |= name not in EXACT
             return self._is_new(call)
         return is_builtin(self._source, call.func, ("isinstance", "float", "int", "type", "len"))
 
@@ -326,9 +350,9 @@ class StateUses:
         if not isinstance(target, ast.Subscript) or not isinstance(into, ast.Name):
             return False
         if into.id in self._values.dictionaries and (new or self._values.is_fresh(value)):
-            self._sinks.add(into.id)
+            self._found.sinks.add(into.id)
             return True
-        key, loop = self._keys.get(ast.unparse(value), ("", None))
+        key, loop = self._found.keys.get(ast.unparse(value), ("", None))
         if not isinstance(loop, ast.For) or loop not in self._source.above(target) or not self._is_own(target):
             return False
         return key == ast.unparse(target.slice) and key not in stores(loop.body)

@@ -177,7 +177,7 @@ KEPT = {
     "x = log @ 3\n    m.load_state_dict(s)": "log @ 3",
     "log.gain = 3\n    m.load_state_dict(s)": "log.gain",
     "for k in s:\n        s[k] = s[k] * 2\n        break\n    m.load_state_dict(s)": "or not",
-    "for k in s:\n        if k == 'bias':\n            continue\n        s[k] = -s[k]\n    m.load_state_dict(s)": "or not",
+    "for k in s:\n        if k == '':\n            continue\n        s[k] = -s[k]\n    m.load_state_dict(s)": "or not",
     "if log:\n        m.load_state_dict(s)": "or not at all",
     "try:\n        zero(m)\n    finally:\n        m.load_state_dict(s)": "try:",
     "w = s['weight']\n    m.load_state_dict(s)\n    return w.tolist()": "after it was loaded",
