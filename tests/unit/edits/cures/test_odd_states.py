@@ -238,7 +238,10 @@ def test_a_file_without_torch_by_name_is_left(tmp_path):
 
 
 def test_a_shallow_copy_is_imported_where_it_is_not(tmp_path):
-    text = "from copy import deepcopy\n" + HEAD.replace("import copy\n", "") + """
+    text = (
+        "from copy import deepcopy\n"
+        + HEAD.replace("import copy\n", "")
+        + """
 def f(m, t):
     new = deepcopy(t.state_dict())  # <<
     for k in new:
@@ -247,6 +250,7 @@ def f(m, t):
 f(m, t)
 print(t.weight.tolist())
 """
+    )
     after, left = edited(tmp_path, "state-copies", text)
     assert left == "" and "import copy\n" in after and "new = copy.copy(t.state_dict())" in after
     assert printed(after) == printed(text)
