@@ -23,11 +23,13 @@ training, or ends the fix with a warning (`on_change="warn"`).
 
 ## When it is wrong
 
-What is kept takes memory, at most 40% of what was free. Files on network file systems are left alone, for these tell
-late, and so are files that are mapped into memory, and results with objects (`allow_pickle`). Code that writes
-to a file and sets its times back, or maps it without Python or in another process, is not seen unless it changes the
-size; some reads are made all the same, and compared. A read that warns does so when it is made. Names that modules took
-before (`from numpy import load`) go on to read.
+What is kept takes memory, at most 40% of what was free. Left alone are files on network file systems, for these tell
+late; files that are mapped into memory; pickles, for these run code (`torch.load` with `weights_only=False`, results
+with objects); calls that are given functions, or classes other than those of numbers; functions that the script has
+replaced; loads under `torch.device`, `skip_data` or what else watches operations; all reads once the script replaces
+`open` or adds an audit hook; and all further reads of a function that has warned. Code that writes to a file and sets
+its times back, or maps it without Python or in another process, is not seen unless it changes the size; some reads are
+made all the same, and compared. Names that modules took before (`from numpy import load`) go on to read.
 """
 
 import functools
@@ -52,6 +54,13 @@ _READERS = (
     *("numpy:load", "numpy:loadtxt", "numpy:genfromtxt", "numpy:fromfile", "torch:load", "cv2:imread"),
     *("soundfile:read", "scipy.io.wavfile:read"),
 )
+_WARN_IN = {  # modules that the warnings of the functions are said to come from
+    "numpy": ("numpy.lib",),
+    "torch": ("torch.serialization", "torch.storage"),
+    "cv2": ("cv2",),
+    "soundfile": ("soundfile",),
+    "scipy": ("scipy.io",),
+}
 _MEMBER = "numpy.lib.npyio:NpzFile.__getitem__"
 _UNPACKS = frozenset({"zipfile", "gzip"})  # modules whose functions unpack what is read of an archive
 _READS = re.compile(r"\b(load|loadtxt|genfromtxt|fromfile|imread|read)\(")
@@ -90,15 +99,25 @@ def patch(site: "Site", *, on_change: str = "stop") -> None:
 
     from flatout.fixes.core.kept_reports import reports_of
     from flatout.kept.kept_reads import KeptReads
+    from flatout.kept.library_functions import is_of_library
+    from flatout.kept.warned_calls import has_warned
     from flatout.pipeline.cache.memory_budget import MemoryBudget
 
-    kept = KeptReads(reports_of(site, on_change), lambda: site.hit("read before"), MemoryBudget().take)
+    reports = reports_of(site, on_change)
+    kept = KeptReads(reports, lambda: site.hit("read before"), MemoryBudget().take)
     waiting = {*_READERS, _MEMBER}
 
     def look() -> None:
         for dotted in sorted(waiting):
-            if dotted.partition(":")[0] in sys.modules:
-                waiting.discard(dotted)
+            module = dotted.partition(":")[0]
+            if module not in sys.modules:
+                continue
+            waiting.discard(dotted)
+            if not is_of_library(dotted):
+                reports.left(f"{dotted} is not the function of its library")
+            elif has_warned(*_WARN_IN[module.partition(".")[0]], "flatout.kept"):
+                reports.left(f"{module} has warned before, and may do so again unseen")
+            else:
                 stand_in = functools.partial(kept.reading, dotted.replace(":", "."))
                 site.wrap(dotted, kept.members if dotted == _MEMBER else stand_in)
 

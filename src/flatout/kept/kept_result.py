@@ -3,7 +3,7 @@
 import marshal
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,6 +17,20 @@ _ALIGNED = 64  # bytes: where torch puts what it makes
 
 class Unkeepable(Exception):
     """A result that is not kept; the message says why."""
+
+
+class _View(NamedTuple):
+    """An array that sees the whole of another one, which holds its numbers."""
+
+    base: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+
+    def make(self) -> Any:
+        """Return the array, with memory of its own."""
+        numbers = self.base.copy()
+        return type(numbers)(self.shape, self.dtype, buffer=numbers, strides=self.strides)
 
 
 class KeptResult:
@@ -87,13 +101,17 @@ class KeptResult:
 
     def _array(self, value: Any) -> Any:
         base = value.base
-        whole = base is None or (type(base) is _ndarray() and base.nbytes == value.nbytes)
+        whole = base is None or (type(base) is _ndarray() and base.base is None and base.nbytes == value.nbytes)
         whole = whole and value.flags.writeable and value.flags.forc
         if not whole or value.dtype.hasobject or value.dtype.names:
             raise Unkeepable("it returns an array that is a part of another one, or holds objects")
         self._only(value.__array_interface__["data"][0])
         self.num_bytes += value.nbytes
-        return value.copy(order="K")
+        if base is None:
+            return value.copy(order="K")
+        if not base.flags.c_contiguous or base.dtype.hasobject or not base.flags.writeable:
+            raise Unkeepable("it returns an array that is a view of an unusual one")
+        return _View(base.copy(), value.shape, value.strides, value.dtype)
 
     def _only(self, address: int) -> None:
         if address and address in self._memory:
@@ -158,6 +176,8 @@ def _made(node: Any) -> Any:
         return node[0](_made(each) for each in node[1:])
     if isinstance(node, dict):
         return {key: _made(each) for key, each in node.items()}
+    if type(node) is _View:
+        return node.make()
     if isinstance(node, tuple):
         return node[1]
     return node.copy(order="K") if type(node) is _ndarray() else node.clone()
@@ -170,6 +190,8 @@ def _equal(one: Any, other: Any) -> bool:
         return len(one) == len(other) and one[0] is other[0] and all(map(_equal, one[1:], other[1:]))
     if isinstance(one, dict):
         return list(one) == list(other) and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, _View):
+        return one[1:] == other[1:] and same(one.base, other.base)
     return bool(one == other) if isinstance(one, bytes | tuple) else same(one, other)
 
 

@@ -19,6 +19,8 @@ _TELLING = frozenset(  # file systems of this machine: others may change elsewhe
     ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs", "squashfs", "erofs")
 )
 
+_heard: list[str] = []  # names of modules that added audit hooks to this process
+
 FileIdentity = tuple[int, ...]
 """Device, number, size, and times of contents and of state."""
 
@@ -45,6 +47,8 @@ class KnownFiles:
         weak = weakref.ref(self)
 
         def hook(event: str, args: tuple[Any, ...]) -> None:
+            if event == "sys.addaudithook":
+                _hear(sys._getframe(1))
             known = weak() if event == "mmap.__new__" else None
             if known is not None and args:
                 known._is_mapped(args[0])
@@ -55,6 +59,11 @@ class KnownFiles:
         """Return whether a file that was read just now is as it was `before`, and whether a later write would show."""
         rested = abs(time.time_ns() - max(before[3:])) > _RESTED_NS and not self.is_mapped(before)
         return rested and identity_of(file) == before and self._tells(name, before[0])
+
+    @staticmethod
+    def is_heard() -> bool:
+        """Return whether somebody hears of each file that is opened: a hook was added, and none of flatout's."""
+        return bool(_heard)
 
     def is_mapped(self, identity: FileIdentity) -> bool:
         """Return whether a file was mapped into memory by Python in this process: writes need not show in its times."""
@@ -75,6 +84,12 @@ class KnownFiles:
             if kind not in _TELLING:
                 self._left(f"{os.path.basename(name)} lies on a file system that may tell late ({kind})")
         return self._telling[device]
+
+
+def _hear(frame: Any) -> None:
+    name = str(frame.f_globals.get("__name__", "")) if frame is not None else ""
+    if not name.startswith("flatout."):
+        _heard.append(name)
 
 
 def _kind_of(device: int) -> str:

@@ -1,5 +1,8 @@
 """kept-reads in a training that makes its batches by hand: the same losses, read from memory."""
 
+import sys
+import types
+
 import numpy as np
 import pytest
 import torch
@@ -51,3 +54,20 @@ def recorded(tmp_path, text):
 def test_it_is_offered_where_lines_that_read_files_cost_time(tmp_path):
     assert choices(recorded(tmp_path, "x = np.load(paths[i])")) == ({},)
     assert "reading arrays" in FIX.unfit(recorded(tmp_path, "x = model(x)"))
+
+
+def test_a_function_of_the_scripts_own_is_called_each_time(workdir, monkeypatch):
+    monkeypatch.setattr(known_files, "_RESTED_NS", -1)
+    monkeypatch.setattr(known_files, "_kind_of", lambda device: "ext4")
+    np.save("a.npy", np.ones(2))
+    own, calls, load = types.ModuleType("soundfile"), [], np.load
+    own.read = lambda path: calls.append(path) or np.random.rand()
+    monkeypatch.setitem(sys.modules, "soundfile", own)
+    monkeypatch.setattr(np, "loadtxt", lambda path: calls.append(path) or load(path))
+    with under("kept-reads") as process:
+        torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+        for _ in range(3):
+            own.read("a.npy"), np.loadtxt("a.npy"), np.load("a.npy")
+        assert len(calls) == 6
+        assert process.site.hits["read before"] >= 1
+        assert "is not the function of its library" in process.site.stood_back

@@ -1,13 +1,21 @@
 """What is read from files again and again, kept: the same values, and none of a file that has changed."""
 
+import builtins
 import gc
+import io
 import os
+import pickle
 import shutil
+import warnings
 import weakref
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 
 from flatout.errors import ChangedTooLate
 from flatout.kept import kept_reads, known_files
@@ -294,8 +302,6 @@ def test_members_that_are_no_arrays_or_not_there_are_as_ever():
 
 
 def test_an_archive_in_memory_is_not_kept():
-    import io
-
     file = io.BytesIO(Path(archived()).read_bytes())
     reads = Members()
     with np.load(file) as archive:
@@ -304,11 +310,186 @@ def test_an_archive_in_memory_is_not_kept():
 
 
 def test_a_dictionary_is_kept_and_an_archive_is_opened_each_time():
-    import torch
-
     torch.save({"weight": torch.ones(3)}, "a.pt")
     for function, name, acted in ((torch.load, "a.pt", 2), (np.load, archived(), 0)):
         reads = Reads(function)
         found = [reads._call(name) for _ in range(3)]
         assert (reads.acted, reads.left) == (acted, [])
         assert found[0] is not found[2]
+
+
+class Scaled:
+    """A class of the script's own, which gives other numbers each time."""
+
+    factor = 1
+
+    def __new__(cls, text):
+        return float(text) * cls.factor
+
+
+@pytest.mark.parametrize("converters", [Scaled, {0: Scaled}, float, np.float32])
+def test_classes_of_the_scripts_may_do_anything(converters):
+    Path("x.txt").write_text("1 2\n3 4\n")
+    reads = Reads(np.loadtxt)
+    for Scaled.factor in (1, 2, 3):
+        reads("x.txt", converters=converters)
+    assert reads.acted == (2 if converters in (float, np.float32) else 0)
+
+
+def test_an_encoding_may_be_the_scripts_own():
+    Path("x.txt").write_text("1 2\n3 4\n")
+    reads = Reads(np.loadtxt)
+    for encoding in (*["utf-8"] * 3, *["cp1252"] * 3):
+        reads("x.txt", encoding=encoding)
+    assert reads.acted == 2
+
+
+class Drawn:
+    """What comes of reading it is drawn each time."""
+
+    def __reduce__(self):
+        return drawn, ()
+
+
+def drawn():
+    return np.random.rand(2)
+
+
+def test_a_pickle_in_place_of_an_array_is_read_each_time():
+    Path("a.npy").write_bytes(pickle.dumps(Drawn()))
+    reads = Reads()
+    found = [reads._call("a.npy", allow_pickle=True) for _ in range(3)]
+    assert reads.acted == 0 and found[1].tolist() != found[2].tolist()
+    saved("b.npy")
+    for _ in range(3):
+        reads("b.npy", allow_pickle=True)
+        reads("b.npy", None, True)
+    assert reads.acted == 4
+
+
+class Loads:
+    """`torch.load` as it stands under the fix."""
+
+    def __init__(self):
+        self.acted = 0
+        self.kept = KeptReads(Reports(pace=Never()), self._act, lambda num_bytes, owner: True)
+        self.call = self.kept.reading("torch.load", torch.load)
+
+    def _act(self):
+        self.acted += 1
+
+
+def test_a_file_of_weights_is_kept_and_one_that_runs_code_is_not():
+    loads = Loads()
+    torch.save({"w": torch.arange(3.0)}, "w.pt")
+    torch.save(Drawn(), "d.pt")
+    for _ in range(3):
+        assert loads.call("w.pt")["w"].tolist() == loads.call("w.pt", weights_only=True)["w"].tolist() == [0, 1, 2]
+        assert loads.call("w.pt", weights_only=False)["w"].tolist() == [0, 1, 2]
+    assert loads.acted == 4
+    found = [loads.call("d.pt", weights_only=False).tolist() for _ in range(3)]
+    assert loads.acted == 4 and found[1] != found[2]
+
+
+def test_a_load_without_data_and_one_that_is_watched_are_made():
+    loads = Loads()
+    for name, number in (("a.pt", 0.0), ("b.pt", 7.0)):
+        torch.save({"w": torch.arange(3.0) + number}, name)
+    for _ in range(3):
+        loads.call("a.pt")
+    with torch.serialization.skip_data():
+        assert loads.call("a.pt")["w"].tolist() != [0, 1, 2]
+        loads.call("b.pt"), loads.call("b.pt")
+    assert loads.acted == 2
+    assert loads.call("b.pt")["w"].tolist() == [7, 8, 9]
+    names = []
+
+    class Watching(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            names.append(function)
+            return function(*args, **(kwargs or {}))
+
+    with FakeTensorMode():
+        assert type(loads.call("a.pt")["w"]).__name__ == "FakeTensor"
+    with Watching():
+        loads.call("a.pt")
+    assert loads.acted == 2 and torch.Tensor.clone not in names and names
+
+
+def test_what_warns_is_read_each_time_whatever_became_of_the_warning():
+    for name in ("a.txt", "b.txt"):
+        Path(name).write_text("1,2\n3,4,5\n6,7\n")
+    Path("good.txt").write_text("1,2\n3,4\n")
+    for action in ("default", "ignore"):
+        reads = Reads(np.genfromtxt)
+        for _ in range(3):
+            reads("good.txt", delimiter=",", invalid_raise=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter(action)
+            for name in ("a.txt", "b.txt"):  # their warnings have the same words
+                reads._call(name, delimiter=",", invalid_raise=False)
+        seen = 0
+        for name in ("a.txt", "b.txt") * 2:
+            with warnings.catch_warnings(record=True) as shown:
+                warnings.simplefilter("always")
+                reads._call(name, delimiter=",", invalid_raise=False)
+            seen += len(shown)
+        assert (seen, reads.acted) == (4, 2)
+
+
+@pytest.mark.parametrize("made", [np.arange(6.0).reshape(2, 3), np.asfortranarray(np.ones((2, 3))), np.ones(4)])
+def test_an_array_holds_its_numbers_as_the_one_that_was_read(made):
+    np.save("a.npy", made)
+    reads = Reads()
+    plain, got = np.load("a.npy"), [reads("a.npy") for _ in range(3)][-1]
+    assert reads.acted == 2
+    for one, other in zip((plain, plain.base), (got, got.base), strict=True):
+        assert type(one) is type(other)
+        if one is not None:
+            assert one.shape == other.shape and one.strides == other.strides and str(one.flags) == str(other.flags)
+
+
+def test_an_archive_that_was_opened_before_its_file_was_written_anew_fails_as_ever():
+    reads = Members()
+    np.savez("z.npz", a=np.zeros(3))
+    old = np.load("z.npz")
+    np.savez("z.npz", b=np.ones(1), a=np.full(3, 5.0))
+    new = np.load("z.npz")
+    for _ in range(2):
+        assert reads(new, "a").tolist() == [5, 5, 5]
+        with pytest.raises(zipfile.BadZipFile):
+            reads._call(old, "a")
+    assert reads.acted == 1
+
+
+def test_who_replaces_open_sees_each_read(monkeypatch):
+    path, reads, opened, plain = saved(), Reads(), [], open
+    for _ in range(2):
+        reads(path)
+    monkeypatch.setattr(builtins, "open", lambda *args, **how: opened.append(args) or plain(*args, **how))
+    for _ in range(3):
+        reads._call(path)
+    assert (len(opened), reads.acted) == (3, 1)
+    monkeypatch.undo()
+
+
+def test_who_hears_of_files_hears_of_each_read(monkeypatch):
+    path, reads = saved(), Reads()
+    monkeypatch.setattr(known_files, "_heard", [])
+    reads(path), reads(path)
+    assert reads.acted == 1
+    exec("import sys\nsys.addaudithook(lambda event, about: None)", {"__name__": "flatout.watch.files.opened_files"})
+    reads(path)
+    assert reads.acted == 2
+    exec("import sys\nsys.addaudithook(lambda event, about: None)", {"__name__": "__main__"})
+    reads(path)
+    assert reads.acted == 2
+
+
+def test_somebody_else_may_not_read_what_one_may(monkeypatch):
+    path, reads = saved(), Reads()
+    reads(path), reads(path)
+    assert reads.acted == 1
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    reads(path)
+    assert reads.acted == 1

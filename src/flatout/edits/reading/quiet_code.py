@@ -5,11 +5,14 @@ A function of the user's is quiet where all of its code is.
 """
 
 import ast
+import functools
 from collections.abc import Callable, Iterable, Iterator
 
 from flatout.edits.reading.called_functions import name_called
 from flatout.edits.reading.dataflow import Flow, pairs
 from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.own_meanings import own_operator
+from flatout.edits.reading.purity.set_attributes import SetAttributes
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["COMPUTING", "SAME_VALUES", "appends_to_own", "is_builtin", "is_computing", "is_of_users", "loud"]
@@ -39,6 +42,8 @@ _BUILTINS = {
     "len", "list", "max", "min", "print", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum",
     "tuple", "type", "zip",
 }  # fmt: skip
+_WALKING = _BUILTINS - {"abs", "bool", "divmod", "float", "int", "isinstance", "len", "range", "round", "type"}
+_LAZY = ("map", "filter", "starmap", "imap", "imap_unordered", "iter")
 _DEPTH = 3
 _ITERATORS = ("__iter__", "__next__", "__getitem__")
 _Knows = Callable[[ast.AST], bool]
@@ -84,8 +89,13 @@ def _said(project: Project, source: SourceFile, node: ast.AST, knows: _Knows, de
         yield f"{ast.unparse(node.func)}()"
     elif isinstance(node, ast.withitem) and not isinstance(node.context_expr, ast.Call):
         yield f"with {ast.unparse(node)}"
+    elif isinstance(node, ast.Call) and _is_set(project, source, node.func):
+        yield f"{ast.unparse(node.func)}()"
     elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) and _runs_code(project, source, node.iter, knows):
         yield f"for ... in {ast.unparse(node.iter)}"
+    elif _is_operation(node) and own_operator(project):
+        yield ast.unparse(node)
+    yield from (ast.unparse(node) for each in _consumed(source, node) if _runs_code(project, source, each, knows))
     if isinstance(node, ast.Name | ast.Attribute) and is_of_users(project, node):  # called, handed on, or a property
         yield from _said_by(project, node, depth)
 
@@ -99,6 +109,34 @@ def _is_write(source: SourceFile, node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
         return node.attr in ("data", "grad")
     return isinstance(node, ast.Yield | ast.YieldFrom | ast.Await)
+
+
+def _is_set(project: Project, source: SourceFile, function: ast.expr) -> bool:
+    """Return whether a method has the name of an attribute that is set: that of a layer maybe, or a lambda's."""
+    if not isinstance(function, ast.Attribute):
+        return False
+    found = _set_attributes(project)
+    return function.attr in (found.on_modules if source.names.dotted(function) else found.made | found.handed)
+
+
+@functools.lru_cache(maxsize=2)
+def _set_attributes(project: Project) -> SetAttributes:
+    return SetAttributes(project)
+
+
+def _is_operation(node: ast.AST) -> bool:
+    is_set = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)
+    return is_set or isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare)
+
+
+def _consumed(source: SourceFile, node: ast.AST) -> list[ast.expr]:
+    """Return what is walked without a loop: unpacked, or given to a function of Python's that takes all of it."""
+    if isinstance(node, ast.Starred):
+        return [node.value]
+    if isinstance(node, ast.Assign) and any(isinstance(each, ast.Tuple | ast.List) for each in node.targets):
+        return [] if isinstance(node.value, ast.Tuple | ast.List) else [node.value]
+    is_call = isinstance(node, ast.Call) and is_builtin(source, node.func, _WALKING)
+    return list(node.args) if is_call else []  # type: ignore[attr-defined]
 
 
 def is_of_users(project: Project, node: ast.expr) -> bool:
@@ -120,7 +158,8 @@ def _runs_code(project: Project, source: SourceFile, over: ast.expr, knows: _Kno
     leaves = [each for each in leaves if not (knows(each) or is_builtin(source, each) or _is_own(source, each))]
     if not leaves or all(each.id in source.names.imports for each in leaves):
         return False
-    if any("Loader" in name_called(call) for leaf in leaves for _, call in Flow(project).origins(source, leaf)):
+    made = [name_called(call) for leaf in leaves for _, call in Flow(project).origins(source, leaf)]
+    if any("Loader" in name or name in _LAZY for name in made):
         return True
     makers = [(place, function) for name in _ITERATORS for place, function in project.functions.get(name, ())]
     makers += [each for known in project.functions.values() for each in known if _is_generator(each[1])]

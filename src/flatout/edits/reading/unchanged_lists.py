@@ -11,6 +11,7 @@ from functools import cached_property
 from flatout.edits.reading.blocks import block_of, bound_as_words, stores
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.own_meanings import runs_meanwhile
 from flatout.edits.reading.quiet_code import appends_to_own, is_builtin, loud
 from flatout.edits.reading.source_file import Function, SourceFile
 
@@ -108,7 +109,7 @@ class ListUse:
         if not self._is_bound_at(start):
             return f"{self.text} may not be there before the loop"
         if found or not self.is_list or self._is_dynamic:
-            threads = "another thread" if "Thread" in self._project.mentions else ""
+            threads = "another thread" if "Thread" in self._project.mentions or runs_meanwhile(self._project) else ""
             said = loud(self._project, self._source, region, self._is_known) or threads
             return f"{self.text} may be changed by {said}" if said else ""
         return ""

@@ -4,6 +4,7 @@ Modules: flatout.edits.cures.state_uses
 """
 
 import copy
+import sys
 
 import pytest
 import torch
@@ -110,34 +111,55 @@ one, two = slow, fast
 """
 
 
+def copied(text):
+    """Run a script, and return how many state dicts and weights it has copied."""
+    number, plain, clone = [0], copy.deepcopy, torch.Tensor.clone
+
+    def deepcopy(value, *memo):
+        number[0] += hasattr(value, "_metadata")
+        return plain(value, *memo)
+
+    def cloned(tensor, **how):
+        number[0] += sys._getframe(1).f_code.co_filename == "train.py"
+        return clone(tensor, **how)
+
+    copy.deepcopy, torch.Tensor.clone = deepcopy, cloned
+    try:
+        exec(compile(text, "train.py", "exec"), {})
+    finally:
+        copy.deepcopy, torch.Tensor.clone = plain, clone
+    return number[0]
+
+
 def made(folder, text):
     return edited(folder, "state-copies", HEAD + text)
 
 
-@pytest.mark.parametrize(("text", "copies"), [(AVERAGE, 2), (CLASS, 2), (AT_ONCE, 1), (RESTORED, 1), (LOOKAHEAD, 2)])
+@pytest.mark.parametrize(("text", "copies"), [(AVERAGE, 0), (CLASS, 0), (AT_ONCE, 0), (RESTORED, 1), (LOOKAHEAD, 0)])
 def test_copies_are_left_out_and_the_bits_stay(tmp_path, text, copies):
     after, left = made(tmp_path, text)
     assert left == ""
-    gone = [(HEAD + text).count(each) - after.count(each) for each in ("copy.deepcopy(", ".clone()")]
-    assert sum(gone) == copies
+    assert copied(after) == copies < copied(HEAD + text)
     same_results(HEAD + text, after, "one", "two")
 
 
 @pytest.mark.parametrize("copied", ["copy.deepcopy(value)", "value.detach().clone()", "value.clone().detach()"])
 def test_other_spellings_of_a_dictionary_of_copies(tmp_path, copied):
     after, _ = made(tmp_path, CLASS.replace("value.clone()", copied))
-    assert "theirs = {name: value for name, value in self.teacher.state_dict().items()}\n" in after
+    line = "theirs = {name: value if apart else COPIED for name, value in self.teacher.state_dict().items()}\n"
+    assert line.replace("COPIED", copied) in after and "            apart = weights_apart(self.teacher)\n" in after
     for other in ("value.clone().half()", "value.clone(memory_format=torch.channels_last)", "value.detach()"):
-        assert f"{other} for name" in made(tmp_path, CLASS.replace("value.clone()", other))[0]
+        assert made(tmp_path, CLASS.replace("value.clone()", other))[0] == ""
     renamed = made(tmp_path, CLASS.replace("{name: value.clone()", "{name.replace('0', '2'): value.clone()"))[0]
-    assert "value.clone() for name" in renamed
+    assert renamed == ""
 
 
 def test_all_else_stays_as_it_is_written(tmp_path):
     after, _ = made(tmp_path, CLASS)
     assert "        mine = self.model.state_dict()  # the student's\n" in after
-    assert "theirs = {name: value for name, value in self.teacher.state_dict().items()}\n" in after
-    assert after.count("\n") == (HEAD + CLASS).count("\n")
+    new = [line for line in after.split("\n") if line not in (HEAD + CLASS).split("\n")]
+    assert len(new) == 23 and new[-3:-1] != new[:2]
+    assert after.index("from torch import nn\n\n\ndef weights_apart(") < after.index("class Net")
 
 
 @settings(max_examples=20, deadline=None)
@@ -145,7 +167,7 @@ def test_all_else_stays_as_it_is_written(tmp_path):
     "train(one, 1)", "train(two, 1)"]), max_size=5), st.floats(0, 1))  # fmt: skip
 def test_whatever_is_averaged_when(tmp_path_factory, turns, d):
     text = AVERAGE.replace("    train(one, 2)\n", f"    d = {d!r}\n").replace(
-        "    average(two, one, 0.9)\n", "".join(f"    {each}\n" for each in turns) or "    pass\n"
+        "    average(two, one, 0.9)\n", "".join(f"    {each}\n" for each in ["average(two, one, d)", *turns])
     )
     after, left = made(tmp_path_factory.mktemp("turns"), text)
     assert left == ""
@@ -164,8 +186,8 @@ def test_whatever_is_averaged_when(tmp_path_factory, turns, d):
         ("    target.load_state_dict(new)", "    target.load_state_dict(new)\n    kept.extend([new, old])",
          "handed on"),
         ("    target.load_state_dict(new)", "    target.kept, target.old = new, old", "handed on"),
-        ("    target.load_state_dict(new)", "    target.load_state_dict(new, assign=True)\n    use(old)", "handed on"),
-        ("    for key in new:", "    train(model, 1)\n    train(target, 1)\n    for key in new:", "train()"),
+        ("    target.load_state_dict(new)", "    target.load_state_dict(new, assign=True)", "assign=True"),
+        ("    for key in new:", "    train(model, 1)\n    train(target, 1)\n    for key in new:", "train(model, 1)"),
         ("    for key in new:", "    def later():\n        return new, old\n    for key in new:",
          "outside of the block"),
         ("    for key in new:", "    for each in new.values():\n        each.zero_()\n    for key in new:",
@@ -177,10 +199,11 @@ def test_whatever_is_averaged_when(tmp_path_factory, turns, d):
         ("    for key in new:", "    with model.other_weights():\n      for key in new:", "other_weights()"),
         ("    for key in new:", "    for key in hostile(new):", "handed on"),
         ("    for key in new:", "    model.body[0].weight[0] = 1\n    for key in new:", "weight[0] may change"),
-        ("import copy", "import copy, threading\nthreading.Thread(target=print)", "Thread( is used here"),
+        ("import copy", "import copy, threading\nthreading.Thread(target=print)", "threading is used here"),
         ("    def forward", "    def get_extra_state(self):\n        return self.kept\n    def forward",
          "_extra_state"),
-        ("    def forward", "    def state_dict(self):\n        return self.kept\n    def forward", "of its own"),
+        ("    def forward", "    def state_dict(self):\n        return self.kept\n    def forward",
+         "is a name of the user"),
     ],
 )  # fmt: skip
 def test_what_may_be_needed_is_left(tmp_path, old, new, reason):
@@ -194,9 +217,7 @@ def test_what_may_be_needed_is_left(tmp_path, old, new, reason):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("    new = copy", "    while d > 2:\n        d = new\n    new = copy"),
         ("    target.load_state_dict(new)", "    for _ in range(2):\n        target.load_state_dict(new)"),
-        ("    for key in new:", "    for key, each in new.items():\n        new['a'] = each\n    for key in new:"),
         (
             "    target.load_state_dict(new)",
             "    for each in new.values():\n        each.size()\n    target.load_state_dict(new)\n    each.size()",
@@ -215,22 +236,14 @@ def test_a_copy_that_is_read_after_its_model_was_loaded_stays_and_the_other_goes
     )
     after, _ = made(tmp_path, text)
     assert "old = copy.deepcopy(model.state_dict())" in after
-    assert "new = target.state_dict()" in after
+    assert "new = copy.copy(target.state_dict())" in after
     same_results(HEAD + text, after, "one", "two")
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # <<\n", "optimizer, which keeps"),
-        ("def f(a, b):\n    b.load_state_dict(copy.deepcopy(a.state_dict()))  # <<\n", "nothing shows that"),
-        ("def f(a, b):\n    s = copy.deepcopy(a.state_dict())  # <<\n    b.load_state_dict(s)\n", "nothing shows that"),
-        (
-            "def f(s, k):\n    d = copy.deepcopy(s.state_dict())  # <<\n"
-            "    for k in d:\n        if k == 'last_epoch':\n            d[k] = d[k] + 1\n    s.load_state_dict(d)\n",
-            "nothing shows that",
-        ),
-        ("best = copy.deepcopy(model.state_dict())  # <<\ntrain(model, 3)\nmodel.load_state_dict(best)\n", "train()"),
+        ("best = copy.deepcopy(model.state_dict())  # <<\ntrain(model, 3)\nmodel.load_state_dict(best)\n", "train("),
         (
             "class Best:\n    def keep(self):\n        self.best = copy.deepcopy(self.model.state_dict())  # <<\n",
             "kept in",
@@ -241,7 +254,7 @@ def test_a_copy_that_is_read_after_its_model_was_loaded_stays_and_the_other_goes
         (
             "state = copy.deepcopy(model.state_dict())\nstate['a'] = model.body[0].weight\n"
             "model.load_state_dict(copy.deepcopy(state))  # <<\n",
-            "are bound to others",
+            "may be bound to others",
         ),
         ("x = copy.deepcopy(model)  # <<\n", "is not found here"),
     ],

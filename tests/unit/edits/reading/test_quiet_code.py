@@ -75,6 +75,41 @@ def test_an_iterator_that_writes_counts_where_it_may_be_what_a_loop_walks(tmp_pa
     assert said(tmp_path, "b = [1]\nfor a in b:\n    z = a", HEAD + "def g(x):\n    x.n = 1\n    yield 1\n") == ""
 
 
+STEPS = """def steps(m):
+    for _ in range(3):
+        m.n = 1
+        yield 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "head", "what"),
+    [
+        ("a = x.norm(y)", "class Net:\n    def __init__(self):\n        self.norm = nn.BatchNorm1d(2)\n", "x.norm()"),
+        ("a = x.log(y)", "class Net:\n    def __init__(self):\n        self.log = lambda v: v\n", "x.log()"),
+        ("a = torch.log(y)", "torch.log = other\n", "torch.log()"),
+        ("a = list(x)", STEPS, "list(x)"),
+        ("a = max(x)", STEPS, "max(x)"),
+        ("a, b = x", STEPS, "a, b = x"),
+        ("a = [*x]", STEPS, "*x"),
+        ("runs = map(grow, y)\nfor a in runs:\n    z = a", "", "map()"),
+        ("a = x @ y", "class S:\n    def __matmul__(self, x):\n        return x\n", "x @ y"),
+        ("x.gain = 3", "class S:\n    def __setattr__(self, n, v):\n        pass\n", "x.gain"),
+    ],
+)
+def test_what_runs_code_without_a_loop_or_a_known_call(tmp_path, lines, head, what):
+    assert said(tmp_path, lines, HEAD + head) == what
+    if head:
+        assert said(tmp_path, lines) == ""
+
+
+def test_a_lazy_loop_that_was_made_before(tmp_path):
+    text = HEAD + "runs = map(grow, y)\ndef f():\n    for a in runs:\n        z = a\n"
+    project = project_of(tmp_path, train=text)
+    body = project.script.tree.body[-1].body
+    assert loud(project, project.script, body, lambda _: False) == "for ... in runs"
+
+
 def test_a_function_of_pythons_may_have_another_meaning(tmp_path):
     source = project_of(tmp_path, train="def len(x):\n    return x\na = len(3), max(3, 4), [].append(5)\n").script
     calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]

@@ -1,0 +1,1 @@
+"""Reads from the text what becomes of the state dicts of models."""
