@@ -117,7 +117,7 @@ def _outlasted(
         return f"{next(others)} may have another meaning in this file"
     hidden = hidden_access(project, source, scope)
     if hidden:
-        return f"{hidden} may look into the function"
+        return f"{hidden} may look into the function, or change what is compared"
     chosen, reason = _own(source, scope, lookup, loops)
     return chosen or _quiet(project, source, scope, lookup, loops) or reason
 

@@ -111,6 +111,10 @@ AGAINST_OWN = {
     "made by others": ("sink.box = ['a']; seen = sink.box.__iadd__([])", "sink.put(r)", "pass"),
     "a class of lists": ("class L(list):\n        __contains__ = lambda s, x: x == 'x'\n"
         "    seen = L('abc')", "sink.put(r)", "pass"),
+    "a type that has no hash": (
+        MADE + "; T = type('T', (type,), dict(__eq__=lambda c, o: True, __hash__=None))\n"
+        "    class Typed(type):\n        __hash__ = None\n    K = Typed('K', (), {})", "K() in seen; r = K()", "pass",
+    ),
     "one of several turns": (
         MADE, "pass", "for n in range(2):\n        for r in rows:\n            out.append(r in seen)\n"
             "        sink.box = seen",

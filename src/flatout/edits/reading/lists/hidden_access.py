@@ -23,6 +23,7 @@ _QUERIES = ("eval", "evaluate", "exec", "query")  # methods of libraries that lo
 _SPACES = ("dir", "vars")
 _READING = ("copy", "get", "items", "keys", "values")
 _PATCHED = ("collections", "math", "random")
+_METACLASSES = ("ABCMeta", "EnumMeta", "EnumType")  # types by them are compared and hashed as ever
 _DECORATORS = ("contextlib.contextmanager", "torch.inference_mode", "torch.no_grad")
 _OF_METHODS = ("classmethod", "property", "staticmethod")
 
@@ -56,8 +57,13 @@ def _of_project(project: Project) -> Iterator[str]:
     for each in project.sources:
         if each.path.stem in _PATCHED:
             yield each.shown
+    for _, definition in project.nodes(ast.ClassDef):
+        kinds = [each.value for each in definition.keywords if each.arg == "metaclass"]
+        kinds += [base for base in definition.bases if ast.unparse(base).endswith(("type", "Type", "Meta"))]
+        yield from (f"class {definition.name}" for each in kinds if not ast.unparse(each).endswith(_METACLASSES))
     for source, name in project.nodes(ast.Name):
         sets = name.id in ("setattr", "delattr") and not _is_of_object(source, name)
+        sets = sets or (name.id == "type" and _makes_class(source.parents[name], name))
         spaces = name.id in _SPACES and not _is_reading(source, name)
         if sets or spaces or name.id in _CODE_AS_TEXT or source.names.dotted(name) == "torch.compile":
             yield f"{name.id}()"
@@ -69,6 +75,10 @@ def _of_project(project: Project) -> Iterator[str]:
             yield ast.unparse(node)
         elif not isinstance(node.ctx, ast.Load) and dotted.startswith(tuple(f"{each}." for each in _PATCHED)):
             yield f"{ast.unparse(node)} = ..."
+
+
+def _makes_class(call: ast.AST, name: ast.Name) -> bool:
+    return isinstance(call, ast.Call) and call.func is name and len(call.args) > 1
 
 
 def _is_reading(source: SourceFile, name: ast.Name) -> bool:
