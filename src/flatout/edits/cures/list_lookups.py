@@ -171,6 +171,8 @@ def _is_hopeless(scope: ast.AST, lookup: _Lookup) -> bool:
     bound = [value for each in ast.walk(scope) for to, value in pairs(each) if ast.unparse(to) == lookup.list]
     calls = [each.func.id for each in bound if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)]
     few = [each for each in bound if isinstance(each, ast.List | ast.Tuple) and 0 < len(each.elts) < _FEW]
+    adds = (each for each in ast.walk(scope) if isinstance(each, ast.Attribute) and each.attr in ("append", "extend"))
+    few = [] if any(ast.unparse(each.value) == lookup.list for each in adds) else few
     others = [each for each in bound if isinstance(each, _OTHERS) and getattr(each, "value", "") is not None]
     return bool(others) or bool({*calls} & {"set", "dict", "frozenset", "str"}) or (bool(few) and len(bound) == 1)
 
@@ -243,9 +245,9 @@ def _around(source: SourceFile, comprehension: ast.expr) -> Iterator[_Loop]:
 
 def _written(project: Project, source: SourceFile, found: Sequence[tuple[_Lookup, _Loop]]) -> WrittenEdit:
     changes, names = TextChanges(source), _Names(source)
-    made: dict[tuple[ast.stmt, str, bool], _Made] = {}
+    made: dict[tuple[object, ...], _Made] = {}
     for lookup, loop in found:
-        key, last = (loop.start, lookup.list, bool(loop.lists)), _last(lookup.held)
+        key, last = (loop.start, lookup.list, loop.lists, loop.appends), _last(lookup.held)
         if key not in made:
             same = [each for each in made.values() if each.loop.start is loop.start and each.loop.lists == loop.lists]
             tested = same[0].is_plain if same and loop.lists else ""  # the same test

@@ -395,3 +395,19 @@ def test_new_names_are_of_functions_alone(tmp_path):
     text = "NAMES = [str(k) for k in range(9)]\nhits = 0\nfor k in NAMES:\n    hits += NAMES.count(k)  # <<\n"
     after, left = made(tmp_path, text)
     assert after == "" and "new variables of a module would be seen" in left
+
+
+def test_what_a_loop_goes_through_and_what_it_appends_to_are_told_apart(tmp_path):
+    text = """\
+def f(rows):
+    seen = [1]
+    for r in [x for x in rows if x not in seen]:  # <<
+        if r not in seen:
+            seen.append(r)
+    return seen
+"""
+    after, left = made(tmp_path, text)
+    assert left == "" and after.count("_is_plain = ") == 2 and after.count(".add(r)") == 1
+    space = {}
+    exec(after, space)
+    assert space["f"]([2, 2, 1, 3, 2]) == [1, 2, 3]

@@ -52,6 +52,12 @@ OF_OWN = {
     "handed on at the end": (MADE, "sink.put(r)", "sink.box = seen"),
     "returned": (MADE, "sink.put(r)", "return seen, out"),
     "appended to": (MADE, "seen.append(r)", "pass"),
+    "appended to in some turns": (
+        MADE,
+        "if r > 'x':\n            seen.append(r)\n        for k in 'xyz':\n"
+        "            out.append(k in seen)\n            if r == k:\n                seen.append(k)",
+        "pass",
+    ),
 }
 
 AGAINST_OWN = {

@@ -1,6 +1,7 @@
 """Ways to a function's variables that their names do not show, and names of Python's that mean something else."""
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 
@@ -73,8 +74,13 @@ def _of_project(project: Project) -> Iterator[str]:
             yield f"{ast.unparse(node)}()"
         elif node.attr == "__dict__" and not _is_only_read(source, node):
             yield ast.unparse(node)
-        elif not isinstance(node.ctx, ast.Load) and dotted.startswith(tuple(f"{each}." for each in _PATCHED)):
+        elif not isinstance(node.ctx, ast.Load) and dotted and _is_patched(dotted):
             yield f"{ast.unparse(node)} = ..."
+
+
+def _is_patched(dotted: str) -> bool:
+    """Return whether what is set of a module is a function that lookups use, or hides one of Python's there."""
+    return dotted.startswith(tuple(f"{each}." for each in _PATCHED)) or hasattr(builtins, dotted.rpartition(".")[2])
 
 
 def _makes_class(call: ast.AST, name: ast.Name) -> bool:

@@ -29,6 +29,7 @@ def found(folder, before="", inside="pass", decorator="", **others):
         ("class M(type):\n    __hash__ = None", "class M"), ("class A(metaclass=M): pass", "class A"),
         ("M = type('M', (type,), {})", "type()"), ("print(type(3), isinstance(a, type))", ""),
         ("from abc import ABC, ABCMeta\nclass A(metaclass=ABCMeta): pass\nclass B(ABC): pass", ""),
+        ("import m\nm.len = f", "m.len = ..."), ("import m\nm.pool = f; a.len = f", ""),
         ("import random\nrandom.random = f", "random.random = ..."), ("import torch\ntorch.jit.script(g)", "jit"),
         ("import torch\nrun = torch.compile(f)", "torch.compile()"), ("model.compile()", "model.compile()"),
         ("from torch import compile", ""), ("from torch import compile\ncompile(f)", "compile()"),
