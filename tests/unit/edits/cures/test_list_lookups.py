@@ -407,7 +407,7 @@ def f(rows):
     return seen
 """
     after, left = made(tmp_path, text)
-    assert left == "" and after.count("_is_plain = ") == 2 and after.count(".add(r)") == 1
+    assert left == "" and after.count(" = set(seen if ") == 2 and after.count(".add(r)") == 1
     space = {}
     exec(after, space)
     assert space["f"]([2, 2, 1, 3, 2]) == [1, 2, 3]
