@@ -3,6 +3,10 @@
 Each of them goes through the list. A set finds the same items as long as what is equal has one hash, which is so for
 Python's numbers and strings, and not for tensors or NumPy's numbers: the lookup checks the types, and where these are
 others, it is done in the list as before.
+
+Nobody may change the list while the loop runs. That is known of a list that the function makes and keeps to itself
+(`reading/lists/own_lists.py`), and of any other one in a loop in which nothing runs but a few plain operations
+(`quiet_regions.py`). All other lists are left.
 """
 
 import ast
@@ -10,22 +14,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.blocks import is_plain
-from flatout.edits.reading.called_functions import called_at, name_called
+from flatout.edits.reading.called_functions import called_at
+from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.lists.hidden_access import hidden_access, is_of_python
+from flatout.edits.reading.lists.own_lists import OwnList, is_read_at_once
+from flatout.edits.reading.lists.quiet_regions import QuietRegion
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
-from flatout.edits.reading.unchanged_lists import ListUse
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.text_changes import TextChanges, fresh_name
-from flatout.edits.written_edit import WrittenEdit, with_import
+from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["by_dictionaries"]
 
 _SURE = "{bool, float, int, str}"  # types whose equal values have one hash
-_NEEDED = {"bool", "dict", "float", "int", "len", "list", "map", "range", "set", "str", "tuple", "type", "zip"}
-_AT_ONCE = {"all", "any", "dict", "frozenset", "list", "max", "min", "set", "sorted", "sum", "tuple"}
+_NEEDED = ("bool", "dict", "float", "int", "len", "list", "map", "range", "set", "str", "tuple", "type", "zip")
 _NEVER = ast.Tuple | ast.List | ast.Dict | ast.Set | ast.ListComp | ast.Lambda  # of types that are not sure
+_OTHERS = ast.Set | ast.Dict | ast.SetComp | ast.DictComp | ast.JoinedStr | ast.Constant  # no lists
+_FEW = 8  # items of a list that is gone through as fast
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _NOTHING = "lookups in a list that a loop repeats (.count(), .index(), in) are not found here"
 
@@ -39,13 +45,27 @@ class _Lookup:
     held: ast.Name | ast.Attribute
     sought: ast.expr
 
+    @property
+    def list(self) -> str:
+        """The list, as it is named."""
+        return ast.unparse(self.held)
+
 
 @dataclass(frozen=True)
 class _Loop:
-    """Code that is repeated, as a whole, and the statement before which something is made once for it."""
+    """Code that is repeated, as a whole, and the statement before which something is made once for it.
+
+    Attributes:
+        appends: where it appends to the list, which is the function's own.
+        lists: all that have to have plain items where others hold the list, too; what is sought is plain, then.
+        values: variables and attributes that have to be plain then.
+    """
 
     region: Sequence[ast.AST]
     start: ast.stmt
+    appends: tuple[ast.Call, ...] = ()
+    lists: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
 
 
 def by_dictionaries(place: EditPlace) -> WrittenEdit:
@@ -72,26 +92,103 @@ def _is_near(statement: ast.stmt, lookup: _Lookup, loop: _Loop) -> bool:
 def _found(project: Project, source: SourceFile, scope: ast.AST, reasons: list[str]) -> list[tuple[_Lookup, _Loop]]:
     """Return the lookups of a function that can be done otherwise, each with the loop that its list outlasts."""
     found: list[tuple[_Lookup, _Loop]] = []
-    if not isinstance(scope, Function | ast.Module):
-        return found
     for lookup in _lookups(source, scope):
-        if any(lookup.node in ast.walk(other.sought) for other, _ in found):
+        loops = [*_loops(source, lookup.node)]
+        if not loops or _is_hopeless(scope, lookup):
+            continue
+        if any(lookup.node in ast.walk(other.node) for other, _ in found):
             continue  # it is part of what another one looks for
-        use, chosen, reason = ListUse(project, source, lookup.held), None, ""
-        loops = list(_loops(source, lookup.node)) if use.is_worth_it else []
-        if loops and _NEEDED & {*source.names.bound, *source.names.imports}:
-            reason = f"{min(_NEEDED & {*source.names.bound, *source.names.imports})} has another meaning in this file"
-            loops = []
-        for loop in loops:
-            reason = use.changed_in(loop.region, loop.start)
-            if reason:
-                break
-            chosen = loop
-        if chosen is not None:
+        chosen = _outlasted(project, source, scope, lookup, loops)
+        if isinstance(chosen, _Loop):
             found.append((lookup, chosen))
-        elif reason:
-            reasons.append(source.at(lookup.node, reason))
+        else:
+            reasons.append(source.at(lookup.node, chosen))
     return found
+
+
+def _outlasted(
+    project: Project, source: SourceFile, scope: ast.AST, lookup: _Lookup, loops: Sequence[_Loop]
+) -> _Loop | str:
+    """Return the outermost of the loops around a lookup that its list outlasts, or why there is none."""
+    if not isinstance(scope, Function):
+        return "new variables of a module would be seen by others: lookups in its own code are left"
+    if not is_of_python(source, *_NEEDED):
+        others = (name for name in _NEEDED if not is_of_python(source, name))
+        return f"{next(others)} may have another meaning in this file"
+    hidden = hidden_access(project, source, scope)
+    if hidden:
+        return f"{hidden} may look into the function, or change what is compared"
+    chosen, reason = _own(source, scope, lookup, loops)
+    return chosen or _quiet(project, source, scope, lookup, loops) or reason
+
+
+def _own(source: SourceFile, scope: Function, lookup: _Lookup, loops: Sequence[_Loop]) -> tuple[_Loop | None, str]:
+    """Return the outermost of the loops that a list of the function's own outlasts, or None and why."""
+    chosen, reason = None, f"{lookup.list} is in other hands, too: it may be changed in the loop"
+    own = OwnList(source, scope, lookup.list) if isinstance(lookup.held, ast.Name) else None
+    if own is None or own.value is None:
+        return None, reason
+    if not _is_simple(scope, lookup.sought):
+        return None, f"what is sought in {lookup.list} has no name, and would be kept for longer with one"
+    for loop in loops:
+        changed = own.changes_in(loop.region)
+        appends = [each for each in (_append(source, scope, node) for node in changed) if each is not None]
+        reason = own.leaves(loop.start)
+        reason = reason or (f"{lookup.list} is changed in the loop" if len(changed) != len(appends) else "")
+        if reason:
+            break
+        chosen = _Loop(loop.region, loop.start, tuple(appends))
+    return chosen, reason
+
+
+def _append(source: SourceFile, scope: Function, held: ast.Name) -> ast.Call | None:
+    """Return the statement `held.append(name)` that a name stands in, None where it is another one."""
+    call = next((each for each in source.above(held) if isinstance(each, ast.Call)), None)
+    if call is None or not isinstance(source.parents[call], ast.Expr) or len(call.args) != 1 or call.keywords:
+        return None
+    function = call.func
+    plain = isinstance(function, ast.Attribute) and function.value is held and function.attr == "append"
+    return call if plain and _is_simple(scope, call.args[0]) else None
+
+
+def _quiet(
+    project: Project, source: SourceFile, scope: Function, lookup: _Lookup, loops: Sequence[_Loop]
+) -> _Loop | None:
+    """Return the outermost of the loops in which nothing runs that could change a list, with what has to be tested."""
+    chosen = None
+    if lookup.kind == "index" and not _is_simple(scope, lookup.sought):
+        return None
+    for loop in loops:
+        region = QuietRegion(project, source, scope, loop.start)
+        if not region.is_quiet or lookup.list not in region.lists:
+            break
+        chosen = _Loop(loop.region, loop.start, (), region.lists, region.values)
+    return chosen
+
+
+def _is_hopeless(scope: ast.AST, lookup: _Lookup) -> bool:
+    """Return whether a name is bound to sets, dictionaries or strings, or to a few items that are written out."""
+    bound = [value for each in ast.walk(scope) for to, value in pairs(each) if ast.unparse(to) == lookup.list]
+    calls = [each.func.id for each in bound if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)]
+    few = [each for each in bound if isinstance(each, ast.List | ast.Tuple) and 0 < len(each.elts) < _FEW]
+    adds = (each for each in ast.walk(scope) if isinstance(each, ast.Attribute) and each.attr in ("append", "extend"))
+    few = [] if any(ast.unparse(each.value) == lookup.list for each in adds) else few
+    others = [each for each in bound if isinstance(each, _OTHERS) and getattr(each, "value", "") is not None]
+    return bool(others) or bool({*calls} & {"set", "dict", "frozenset", "str"}) or (bool(few) and len(bound) == 1)
+
+
+def _is_simple(scope: Function, node: ast.expr) -> bool:
+    """Return whether an expression can be read twice: a constant, or a variable of the function's own."""
+    if isinstance(node, ast.Constant):
+        return True
+    if not isinstance(node, ast.Name):
+        return False
+    own = any(isinstance(each, ast.arg) and each.arg == node.id for each in ast.walk(scope.args))
+    for each in ast.walk(scope):
+        if isinstance(each, ast.Global | ast.Nonlocal) and node.id in each.names:
+            return False
+        own |= isinstance(each, ast.Name) and each.id == node.id and not isinstance(each.ctx, ast.Load)
+    return own
 
 
 def _lookups(source: SourceFile, scope: ast.AST) -> Iterator[_Lookup]:
@@ -107,8 +204,8 @@ def _lookups(source: SourceFile, scope: ast.AST) -> Iterator[_Lookup]:
             continue
         if any(isinstance(each, ast.JoinedStr) for each in source.above(node)) or isinstance(sought, _NEVER):
             continue  # places in f-strings are not told exactly
-        if kind in ("count", "index", "in") and is_plain(held):
-            yield _Lookup(node, kind, held, sought)  # type: ignore[arg-type]
+        if kind in ("count", "index", "in") and isinstance(held, ast.Name | ast.Attribute):
+            yield _Lookup(node, kind, held, sought)
 
 
 def _loops(source: SourceFile, node: ast.AST) -> Iterator[_Loop]:
@@ -121,22 +218,13 @@ def _loops(source: SourceFile, node: ast.AST) -> Iterator[_Loop]:
             if below in above.body or (isinstance(above, ast.While) and below is above.test):
                 yield _Loop([above], above)
         elif isinstance(above, _Comprehension):
-            is_later = isinstance(above, ast.GeneratorExp) and not _is_used_up(source, above)
+            is_later = isinstance(above, ast.GeneratorExp) and not is_read_at_once(source, above)
             if is_later or any(each.is_async for each in above.generators):
                 return
             first = above.generators[0]
             if not (below is first and inner is first.iter):
                 yield from _around(source, above)
         below, inner = above, below
-
-
-def _is_used_up(source: SourceFile, node: ast.GeneratorExp) -> bool:
-    """Return whether a function takes all that a generator gives before anything else is done."""
-    call = source.parents[node]
-    if not isinstance(call, ast.Call) or node not in call.args:
-        return False
-    joins = name_called(call) == "join" and isinstance(call.func, ast.Attribute)
-    return is_builtin(source, call.func, _AT_ONCE) or (joins and isinstance(call.func.value, ast.Constant))  # type: ignore[attr-defined]
 
 
 def _around(source: SourceFile, comprehension: ast.expr) -> Iterator[_Loop]:
@@ -157,34 +245,42 @@ def _around(source: SourceFile, comprehension: ast.expr) -> Iterator[_Loop]:
 
 def _written(project: Project, source: SourceFile, found: Sequence[tuple[_Lookup, _Loop]]) -> WrittenEdit:
     changes, names = TextChanges(source), _Names(source)
-    made: dict[tuple[ast.stmt, str], tuple[str, dict[str, str]]] = {}
-    is_counting = False
+    made: dict[tuple[object, ...], _Made] = {}
     for lookup, loop in found:
-        held = changes.text(lookup.held)
-        types, of_kinds = made.setdefault((loop.start, held), (names.new(f"types_of_{_last(lookup.held)}"), {}))
+        key, last = (loop.start, lookup.list, loop.lists, loop.appends), _last(lookup.held)
+        if key not in made:
+            same = [each for each in made.values() if each.loop.start is loop.start and each.loop.lists == loop.lists]
+            tested = same[0].is_plain if same and loop.lists else ""  # the same test
+            types = "" if loop.lists else names.new(f"types_of_{last}")
+            made[key] = _Made(lookup.list, tested or names.new(f"{last}_is_plain"), types, {}, loop, bool(tested))
+        of_kinds = made[key].of_kinds
         if lookup.kind not in of_kinds:
             wanted = {"count": "counts", "index": "places", "in": "set"}[lookup.kind]
-            of_kinds[lookup.kind] = names.new("_".join((wanted, "of", _last(lookup.held))))
-        is_counting |= lookup.kind == "count"
-        changes.replace(lookup.node, _lookup(changes, lookup, held, of_kinds[lookup.kind], types, names))
-    counter = next((name for name, dotted in source.names.imports.items() if dotted == "collections.Counter"), "")
-    module = next((name for name, dotted in source.names.imports.items() if dotted == "collections"), "collections")
-    for (start, held), (types, of_kinds) in made.items():
-        is_list = next(ListUse(project, source, lookup.held).is_list for lookup, _ in found if _is(lookup.held, held))
-        test = f"{{*map(type, {held})}} <= {_SURE}"
-        test = test if is_list else f"type({held}) in (list, tuple) and {test}"
-        lines = [_making(kind, name, held, counter or f"{module}.Counter", test) for kind, name in of_kinds.items()]
-        first = next(iter(of_kinds.values()))
-        changes.before(start, *lines, f"{types} = {{*map(type, {first})}}  # others are looked up in {held} itself")
+            of_kinds[lookup.kind] = names.new("_".join((wanted, "of", last)))
+        changes.replace(lookup.node, _lookup(changes, lookup, of_kinds[lookup.kind], made[key]))
+    for each in made.values():
+        changes.before(each.loop.start, *_making(source, each, names))
+        for call in each.loop.appends:
+            changes.after(source.statement(call), *_in_step(changes.text(call.args[0]), each))
     done = changes.done(project)
     at = project.sources.index(source)
-    if is_counting and not counter and module == "collections":
-        done = with_import(done, at, "collections")
     try:
         compile(done.sources[at].code, source.shown, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):  # an assignment in a place that has none
         raise Unplaced from None
     return WrittenEdit(done, changed=1)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What is made of one list before a loop: names of a test, of a set of types, of sets and dictionaries by kinds."""
+
+    list: str
+    is_plain: str
+    types: str  # "" where what is sought needs no test
+    of_kinds: dict[str, str]
+    loop: _Loop
+    is_tested: bool  # above, by that name
 
 
 class _Names:
@@ -204,31 +300,71 @@ class _Names:
         return name
 
 
-def _making(kind: str, name: str, held: str, counter: str, test: str) -> str:
-    """Return the line that makes the dictionary or set; it stays empty where types are unsure."""
-    made, empty = {
-        "count": (f"{counter}({held})", "{}"),
-        "index": (f"dict(zip({held}[::-1], range(len({held}))[::-1]))", "{}"),  # the first place is put in last
-        "in": (f"set({held})", "set()"),
-    }[kind]
-    return f"{name} = {made} if {test} else {empty}"
+def _making(source: SourceFile, made: _Made, names: _Names) -> Iterator[str]:
+    """Yield the lines that make the dictionaries and sets of a list; they stay empty where types are unsure."""
+    held, plain = made.list, made.is_plain
+    if not made.is_tested:
+        yield f"{plain} = {_test(held, made.loop)}"
+    for kind, name in made.of_kinds.items():
+        if kind == "in":
+            yield f"{name} = set({held} if {plain} else ())"
+        elif kind == "index":  # the first place is put in last
+            yield f"{name} = dict(zip({held}[::-1], range(len({held}))[::-1])) if {plain} else {{}}"
+        else:
+            counter = _counter(source, made.loop.start)
+            if not counter:
+                counter = names.new("Counter")
+                yield "from collections import Counter" + (f" as {counter}" if counter != "Counter" else "")
+            yield f"{name} = {counter}({held} if {plain} else ())"
+    if made.types:
+        yield f"{made.types} = {_SURE} if {plain} else set()  # others are looked up in {held} itself"
 
 
-def _lookup(changes: TextChanges, lookup: _Lookup, held: str, name: str, types: str, names: _Names) -> str:
-    sought = first = changes.text(lookup.sought)
-    if not isinstance(lookup.sought, ast.Name | ast.Constant):
-        sought = names.new("sought")
-        first = f"{sought} := {changes.text(lookup.sought)}"
+def _test(held: str, loop: _Loop) -> str:
+    """Return the test that all that has to be plain is."""
+    types = ", ".join((f"*map(type, {held})", *(f"type({each})" for each in loop.values)))
+    test = f"type({held}) in (list, tuple) and {{{types}}} <= {_SURE}"
+    for each in loop.lists:
+        test += f" and type({each}) in (list, tuple) and {{*map(type, {each})}} <= {_SURE}" if each != held else ""
+    return test
+
+
+def _in_step(added: str, made: _Made) -> Iterator[str]:
+    """Yield the lines that add to the dictionaries and sets what was appended to their list."""
+    yield f"if type({added}) in {made.types}:"
+    for kind, name in made.of_kinds.items():
+        if kind == "in":
+            yield f"    {name}.add({added})"
+        elif kind == "index":
+            yield f"    {name}.setdefault({added}, len({made.list}) - 1)"
+        else:
+            yield f"    {name}[{added}] += 1"
+    yield "else:"
+    yield f"    {made.types}.clear()"
+
+
+def _counter(source: SourceFile, start: ast.stmt) -> str:
+    """Return what `collections.Counter` is called where a statement stands, "" where no import above it says so."""
+    outer = [start, *source.above(start)][-2]  # what stands in the module itself
+    above = [each for each in source.tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
+    above = [each for each in above if each.lineno < outer.lineno]  # type: ignore[attr-defined]
+    everywhere = [each for each in ast.walk(source.tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+    for name, dotted in source.names.imports.items():
+        bound = [each for each in everywhere if any((a.asname or a.name) == name for a in each.names)]
+        if dotted in ("collections", "collections.Counter") and bound and all(each in above for each in bound):
+            return name if dotted.endswith("Counter") else f"{name}.Counter"
+    return ""
+
+
+def _lookup(changes: TextChanges, lookup: _Lookup, name: str, made: _Made) -> str:
+    sought = changes.text(lookup.sought)
+    test = f"type({sought}) in {made.types}" if made.types else made.is_plain
     if lookup.kind == "in":
-        test = "not in" if isinstance(lookup.node, ast.Compare) and isinstance(lookup.node.ops[0], ast.NotIn) else "in"
-        return f"({sought} {test} {name} if type({first}) in {types} else {sought} {test} {held})"
+        word = "not in" if isinstance(lookup.node, ast.Compare) and isinstance(lookup.node.ops[0], ast.NotIn) else "in"
+        return f"({sought} {word} {name} if {test} else {sought} {word} {lookup.list})"
     known = f" and {sought} in {name}" if lookup.kind == "index" else ""  # ValueError where it is not
-    return f"({name}[{sought}] if type({first}) in {types}{known} else {held}.{lookup.kind}({sought}))"
+    return f"({name}[{sought}] if {test}{known} else {lookup.list}.{lookup.kind}({sought}))"
 
 
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "list"
-
-
-def _is(node: ast.expr, text: str) -> bool:
-    return ast.unparse(node) == text
+def _last(node: ast.Name | ast.Attribute) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id

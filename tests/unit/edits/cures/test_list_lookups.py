@@ -57,24 +57,67 @@ def weights(rows, seed):
     at = 0
     while at < len(rows):
         for _ in range(2):
-            if rows[at][1] not in left:  # <<
+            sought = rows[at][1]
+            if sought not in left:  # <<
                 right.append((at, random.random()))
         at += 1
     return right
 """
 
-MODULE = """\
+SESSION = """\
 import random
-ROWS = random.sample(range(60), 50)
-NAMES = [str(row % 20) for row in ROWS]
-FIRST = []
-for row in range(30):
-    if str(row) in NAMES:  # <<
-        FIRST.append(NAMES.index(str(row)))
-RARE = {name for name in NAMES if NAMES.count(name) == 1}
+from torch.utils.data import Dataset
+
+class Sessions(Dataset):
+    def __init__(self, histories, num):
+        self.histories = list(histories)
+        self.num = num
+        self.most = 9
+
+    def __len__(self):
+        return len(self.histories)
+
+    def others(self, seen):
+        out, tries = [], 0
+        while len(out) < self.num and tries < 40:
+            tries += 1
+            item = random.randrange(-1, self.most)
+            if item not in seen:  # <<
+                out.append(item)
+        return out
 
 def weights(rows, seed):
-    return FIRST, RARE, any(name not in NAMES for name in map(str, rows)), random.random()
+    sessions = Sessions([[row[0] for row in rows], tuple(row[1] for row in rows)], 3)
+    return [sessions.others(each) for each in sessions.histories]
+"""
+
+SEEN = """\
+import random
+
+def weights(rows, seed):
+    seen, again, first = [], [], []
+    for row, other in rows:
+        if row not in seen:  # <<
+            seen.append(row)  # each once
+        else:
+            first.append((seen.index(row), seen.count(other), random.random()))
+        for each in (row, other):
+            if each in seen:
+                again.append(other)
+                seen.append(other)
+    return seen, again, first
+"""
+
+ANY = """\
+import random
+
+def weights(rows, seed):
+    return ranked([row[0] for row in rows], tuple(row[1] for row in rows), len(rows))
+
+def ranked(names, order, num):
+    known = any(name in order for name in names)  # <<
+    rare = {name: names.count(name) + num for name in sorted(set(names), key=repr)[:3] if name is not None}
+    return known, {place: names.count(names[place]) for place in range(len(names))}, rare, random.random()
 """
 
 SAMPLER = """\
@@ -105,7 +148,7 @@ def taken(values, seen):
     return sum(value in seen for value in values), [seen.count(v) for v in values]  # <<
 """
 
-STYLES = [WEIGHTS, LOOP, ENCODED, WHILE, MODULE, SAMPLER, GIVEN]
+STYLES = [WEIGHTS, LOOP, ENCODED, WHILE, SAMPLER, GIVEN, SESSION, SEEN, ANY]
 NAN = float("nan")
 VALUES = st.sampled_from(
     [0, 1, 2, 3, True, False, 1.0, 0.0, -0.0, 2.5, NAN, float("nan"), "a", "b", "1", "", None, (1,), (1.0,), 2**70]
@@ -141,19 +184,19 @@ def test_every_style_is_done_and_nothing_else_is_touched(tmp_path, text):
     assert "{*map(type, " in after
     plain = text.replace("  # <<", "").split("\n")
     kept = [line for line in plain if line in after.split("\n")]
-    assert len(plain) - len(kept) <= 2, "only the lines of the lookups are others"
+    assert len(plain) - len(kept) <= 3, "only the lines of the lookups are others"
     assert all(line in after for line in plain if line.strip().startswith(("#", "'''")))
 
 
 @pytest.mark.parametrize("text", STYLES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(VALUES, VALUES), max_size=12), st.integers(0, 9))
 def test_values_errors_and_draws_are_the_same(changed, text, rows, seed):
     assert outcome(text, rows, seed) == outcome(changed[text], rows, seed)
 
 
-@pytest.mark.parametrize("text", [LOOP, WHILE, SAMPLER, GIVEN])
-@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("text", [LOOP, WHILE, SAMPLER, GIVEN, SESSION, SEEN, ANY])
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=40), st.integers(0, 9))
 def test_many_of_one_kind(changed, text, rows, seed):
     assert outcome(text, rows, seed) == outcome(changed[text], rows, seed)
@@ -172,7 +215,7 @@ class _Odd:
         return "odd"
 
 
-@pytest.mark.parametrize("text", [WEIGHTS, WHILE, GIVEN])
+@pytest.mark.parametrize("text", [WEIGHTS, WHILE, GIVEN, SEEN, SESSION])
 def test_values_whose_hash_says_less_than_equality_are_looked_up_in_the_list(tmp_path, text):
     import numpy
     import torch
@@ -221,17 +264,18 @@ def f(rows, n):
         seen = [row * turn for row in rows]
         for row in rows:
             for other in rows:
-                if (row + other) in seen:  # <<
-                    yield seen.index(row + other), seen.count(row)
+                both = row + other
+                if both in seen:  # <<
+                    yield seen.index(both), seen.count(row)
 """
     after, left = made(tmp_path, text)
     assert left == ""
     lines = after.split("\n")
     at = next(number for number, line in enumerate(lines) if line.startswith("        for row in rows:"))
-    assert [line.split(" = ")[0].strip() for line in lines[at - 4 : at]] == [
-        "set_of_seen", "places_of_seen", "counts_of_seen", "types_of_seen",
+    assert [line.split(" = ")[0].strip() for line in lines[at - 6 : at]] == [
+        "seen_is_plain", "set_of_seen", "places_of_seen", "from collections import Counter", "counts_of_seen",
+        "types_of_seen",
     ]  # fmt: skip
-    assert "import collections" in after
     spaces = ({}, {})
     for code, space in zip((text, after), spaces, strict=True):
         exec(code, space)
@@ -259,40 +303,27 @@ class Data:
     ("body", "reason"),
     [
         ("seen = []; [seen.append(r) for r in rows if r not in seen]  # <<", "seen is changed in the loop"),
-        ("seen = []\n        for r in rows:\n            if r in seen:  # <<\n                continue\n"
-         "            seen.append(r)", "seen is changed in the loop"),
+        ("seen = []\n        for r in rows:\n            if r in seen:  # <<\n                seen.append(r + 1)",
+         "seen is changed in the loop"),
         ("seen = list(rows)\n        for r in rows:\n            seen[0] = r in seen  # <<", "changed in the loop"),
         ("seen = list(rows)\n        for r in rows:\n            n = r in seen  # <<\n            del seen[0]",
          "changed in the loop"),
         ("seen = list(rows)\n        for r in rows:\n            n = r in seen  # <<\n            seen = seen + [r]",
-         "changed in the loop"),
+         "in other hands"),
         ("seen = list(rows)\n        for r in rows:\n            n = r in seen  # <<\n            random.shuffle(seen)",
-         "changed in the loop"),
-        ("seen = list(rows)\n        other = seen\n        for r in rows:\n            n = r in seen  # <<\n"
-         "            other.append(r)", "may be changed by other.append()"),
+         "seen may be changed by what has it from line 16"),
+        ("seen = list(rows)\n        other = seen\n        for r in rows:\n            model(r in seen)  # <<",
+         "seen may be changed by what has it from line 14"),
         ("seen = list(rows)\n        model.keep(seen)\n        for r in rows:\n            n = r in seen  # <<\n"
-         "            model(r)", "may be changed by model()"),
-        ("seen = list(rows)\n        def put(x):\n            seen.append(x)\n        for r in rows:\n"
-         "            n = r in seen  # <<\n            put(r)", "may be changed by put()"),
-        ("for r in rows:\n            n = r in self.given  # <<\n            model(r)",
-         "self.given may be changed by model()"),
-        ("for r in rows:\n            n = r in self.more  # <<\n            self.add(r)",
-         "self.more may be changed by self.add()"),
-        ("for r in rows:\n            n = r in self.words  # <<\n            self.words.append(r)",
-         "changed in the loop"),
-        ("for r in rows:\n            n = r in self.words  # <<\n            self = model", "self is bound anew"),
-        ("for r in rows:\n            n = r in model.words  # <<\n            model(r)", "may not be there before"),
-        ("for r in rows:\n            n = r in self.nowhere  # <<", "where self.nowhere comes from is not seen"),
+         "            model(r)", "seen may be changed by what has it from line 14"),
+        ("for r in rows:\n            n = r in self.given  # <<\n            model(r)", "self.given is in other hands"),
+        ("for r in rows:\n            n = r in self.words  # <<\n            self = model", "in other hands"),
+        ("for r in rows:\n            n = r in model.words  # <<", "model.words is in other hands"),
         ("if model:\n            seen = list(rows)\n        for r in rows:\n            if model and r in seen:  # <<\n"
          "                print(r)", "may not be there before the loop"),
-        ("for r in rows:\n            n = r in model  # <<\n            yield n", "may be changed by (yield n)"),
-        ("for r in unknown(rows):\n            n = r in model  # <<", "may be changed by unknown()"),
-        ("seen = list(rows)\n        for r in rows:\n            match r:\n                case [*seen]:\n"
-         "                    pass\n            n = r in seen  # <<", "is not seen"),
-        ("seen = list(rows)\n        for r in rows:\n            try:\n                n = r in seen  # <<\n"
-         "            except ValueError as seen:\n                pass", "is not seen"),
-        ("global kept\n        kept = list(rows)\n        for r in rows:\n            n = r in kept  # <<",
-         "is not seen"),
+        ("for r in rows:\n            n = r in model  # <<\n            yield n", "model is in other hands"),
+        ("for r in unknown(rows):\n            n = r in model  # <<", "model is in other hands"),
+        ("seen = list(rows)\n        for r in rows:\n            n = r[0] in seen  # <<", "has no name"),
         ("return (r for r in rows if r in self.words)  # <<", "are not found here"),
         ("return sorted(rows, key=lambda r: self.words.index(r))  # <<", "are not found here"),
         ("return model in self.words  # <<", "are not found here"),
@@ -300,7 +331,7 @@ class Data:
         ("return [f'{self.words.index(r)}' for r in rows]  # <<", "are not found here"),
         ("seen = ['a', 'b']\n        return [r in seen for r in rows]  # <<", "are not found here"),
         ("seen = {r: 1 for r in rows}\n        return [r in seen for r in rows]  # <<", "are not found here"),
-        ("seen, type = list(rows), 3\n        return [r in seen for r in rows]  # <<", "type has another meaning"),
+        ("seen, type = list(rows), 3\n        return [r in seen for r in rows]  # <<", "type may have another meaning"),
     ],
 )  # fmt: skip
 def test_a_list_that_may_change_or_not_be_there_is_left(tmp_path, body, reason):
@@ -314,30 +345,69 @@ def test_a_list_that_may_change_or_not_be_there_is_left(tmp_path, body, reason):
     [
         "seen = list(rows)\n        for r in rows:\n            model(r, r in seen)  # <<\n            self.add(r)",
         "seen = list(rows)\n        for r in rows:\n            yield r in seen  # <<",
-        "for r in rows:\n            self.add(r in self.words)  # <<",
-        "for r in rows:\n            model(r in KINDS)  # <<",
-        "kept = []\n        for r in rows:\n            kept.append(r in model)  # <<",
-        "for r in model.words:\n            n = model.words.count(r)  # <<",
         "seen = ' '.join(rows).split()\n        return {r: seen.index(r) for r in rows}  # <<",
+        "seen: list[int] = [r for r in rows]\n        n = [r in seen for r in rows]  # <<\n"
+        "        return model(n, seen)",
+        "for r in rows:\n            seen = sorted(r)\n            n = [x in seen for x in rows]  # <<\n"
+        "            self.keep(seen, n)",
+        "seen = []\n        for r in rows:\n            if r not in seen:  # <<\n                seen.append(r)\n"
+        "                model(r)",
     ],
 )
 def test_a_list_that_nobody_else_holds_outlasts_whatever_is_called(tmp_path, body):
     after, left = made(tmp_path, BODY.replace("HERE", body))
     assert left == ""
-    assert " if type(r) in types_of_" in after
+    assert " if type(" in after and " in types_of_seen" in after
 
 
-def test_a_change_in_another_file_counts(tmp_path):
-    from tests.unit.edits.scripts import project_of
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return [self.words.count(r) / 2 for r in self.words]  # <<",
+        "for r in self.words:\n            n = self.words.count(r)  # <<",
+        "return [KINDS.index(r) for r in rows if r in KINDS]  # <<",
+        "kept = []\n        for r in rows:\n            kept.append(r in model)  # <<\n        return kept",
+        "self.kept = unknown([rows.count(r) for r in enumerate_not_called] if 0 else rows, 1)\n"
+        "        return [model.count(x) for i, x in enumerate(model)]  # <<",
+        "if any(r in KINDS for r in rows):  # <<\n            return model",
+    ],
+)
+def test_a_list_of_others_stays_where_nothing_runs_but_plain_operations(tmp_path, body):
+    after, left = made(tmp_path, BODY.replace("HERE", body))
+    assert left == ""
+    assert "_is_plain = type(" in after
+    assert "types_of_" not in after, "what is sought is plain, too"
 
-    from flatout.edits.reading.unchanged_lists import ListUse
 
-    text = "from other import grow\nNAMES = list('abcdefghij')\ndef f(rows):\n    return [r in NAMES for r in rows]\n"
-    for other, reason in (("def grow(): pass\n", ""), ("from train import NAMES\ndef grow(): NAMES.append(1)\n", "")):
-        project = project_of(tmp_path, train=text, other=other)
-        source = project.script
-        statement = source.tree.body[2].body[0]
-        held = statement.value.elt.comparators[0]
-        use = ListUse(project, source, held)
-        assert use.is_list and use._is_dynamic is ("NAMES" in other)
-        assert use.changed_in([statement], statement) == reason, "nothing is called there"
+def test_what_a_file_calls_a_counter_is_used_where_it_is_imported_above_alone(tmp_path):
+    above = "import collections\n" + WEIGHTS
+    assert "= collections.Counter(groups" in made(tmp_path, above)[0]
+    below = WEIGHTS + "from collections import Counter\n"
+    assert "    from collections import Counter as Counter_2\n" in made(tmp_path, below)[0]
+    inner = WEIGHTS + "def f(x):\n    from collections import Counter\n    return Counter(x)\n"
+    for text in (above, below, inner):
+        after = made(tmp_path, text)[0]
+        rows = [(0, 1), (0, 2), (1, 2)]
+        assert outcome(text, rows, 1) == outcome(after, rows, 1) != outcome(text, rows[1:], 1)
+
+
+def test_new_names_are_of_functions_alone(tmp_path):
+    text = "NAMES = [str(k) for k in range(9)]\nhits = 0\nfor k in NAMES:\n    hits += NAMES.count(k)  # <<\n"
+    after, left = made(tmp_path, text)
+    assert after == "" and "new variables of a module would be seen" in left
+
+
+def test_what_a_loop_goes_through_and_what_it_appends_to_are_told_apart(tmp_path):
+    text = """\
+def f(rows):
+    seen = [1]
+    for r in [x for x in rows if x not in seen]:  # <<
+        if r not in seen:
+            seen.append(r)
+    return seen
+"""
+    after, left = made(tmp_path, text)
+    assert left == "" and after.count(" = set(seen if ") == 2 and after.count(".add(r)") == 1
+    space = {}
+    exec(after, space)
+    assert space["f"]([2, 2, 1, 3, 2]) == [1, 2, 3]

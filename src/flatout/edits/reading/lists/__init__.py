@@ -1,0 +1,1 @@
+"""Lists that a loop reads: whether they stay as they are while it runs."""
