@@ -171,6 +171,10 @@ def _proven(place: EditPlace, work: _Work) -> PlainWork:
 def _seen_by(place: EditPlace, work: _Work, proof: PlainWork) -> str:
     """Return what might notice that the work is left out, or make something else of it."""
     source, at, project = work.source, work.run[0], place.project
+    bound = [each for node in ast.walk(source.scope(at)) for each in pairs(node)]
+    for target, value in bound:
+        if isinstance(target, ast.Name) and target.id in proof.asked and isinstance(value, _CONTAINERS):
+            return f"{target.id} is a container, whatever it holds"
     caught = caught_at(project, source, at)
     if caught:
         return f"an error in it might be caught by {caught}"
@@ -199,9 +203,6 @@ def _question(work: _Work, name: str, asked: Mapping[str, set[str]]) -> str:
         raise Unproven(f"{name} may be unbound")
     if not uses:
         return ""
-    bound = [value for node in ast.walk(source.scope(work.run[0])) for target, value in pairs(node) if _is(target, name)]
-    if any(isinstance(value, _CONTAINERS) for value in bound):
-        raise Unproven(f"{name} is a container, whatever it holds")
     of_arrays = "array" in uses or (uses == {"number"} and any("array" in each for each in asked.values()))
     if of_arrays and "model" not in uses and numpy:
         return f"type({name}) is not {numpy}.ndarray or {name}.dtype.hasobject"
@@ -212,7 +213,3 @@ def _question(work: _Work, name: str, asked: Mapping[str, set[str]]) -> str:
     if "tensor" in uses:
         return f"type({name}) is not {torch}.Tensor"
     return f"type({name}) not in ({torch}.Tensor, int, float)"
-
-
-def _is(target: ast.expr, name: str) -> bool:
-    return isinstance(target, ast.Name) and target.id == name

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.direct_calls import function_called
-from flatout.edits.reading.purity.plain_values import PlainValues, ReadBody, Unproven
+from flatout.edits.reading.purity.plain_values import AskedVariable, PlainValues, ReadBody, Unproven
 from flatout.edits.reading.purity.pure_calls import (
     CONSUMERS,
     PURE_FUNCTIONS,
@@ -44,6 +44,8 @@ class PlainCalls(PlainValues):
 
     def _call(self, body: ReadBody, node: ast.Call) -> PlainKind:
         func, dotted = node.func, body.source.names.dotted(node.func)
+        if dotted == "collections.defaultdict":
+            return self._defaults(body, node)
         if dotted in PURE_FUNCTIONS:
             return self._library(body, node, dotted)
         if isinstance(func, ast.Name) and func.id not in body.locals and is_builtin(body.source, func, CONSUMERS):
@@ -54,6 +56,14 @@ class PlainCalls(PlainValues):
         if known is None or (isinstance(func, ast.Name) and func.id in body.locals):
             raise Unproven(f"{ast.unparse(func)}() may do more than to compute")
         return self._function(body, node, *known)
+
+    def _defaults(self, body: ReadBody, node: ast.Call) -> PlainKind:
+        """Read `defaultdict(int)`."""
+        is_plain = len(node.args) == 1 and not node.keywords
+        if not is_plain or not is_builtin(body.source, node.args[0], ("int", "float", "list", "set")):
+            raise Unproven(f"{ast.unparse(node)} may make anything")
+        self._store(NUMBER if ast.unparse(node.args[0]) in ("int", "float") else OWN)
+        return OWN
 
     def _library(self, body: ReadBody, node: ast.Call, dotted: str) -> PlainKind:
         most, kind = PURE_FUNCTIONS[dotted]
@@ -107,7 +117,10 @@ class PlainCalls(PlainValues):
 
     def _method(self, body: ReadBody, node: ast.Call, func: ast.Attribute) -> PlainKind:
         name = func.attr
-        receiver = self._kind(body, func.value, "array" if name == "astype" else "tensor")
+        value = self._value(body, func.value)
+        if name in GROWING_METHODS - {"add"} and isinstance(value, AskedVariable):
+            raise Unproven(f"{ast.unparse(func)}() may change what others have")
+        receiver = self._plain(value, "array" if name == "astype" else "tensor")
         kinds = [self._kind(body, each) for each in node.args if not isinstance(each, ast.Starred)]
         most = max(kinds, default=NUMBER)
         if name in GROWING_METHODS:

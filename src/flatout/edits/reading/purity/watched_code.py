@@ -97,6 +97,8 @@ def _imports(project: Project) -> Iterator[_Found]:
 def _is_quiet(dotted: str) -> bool:
     """Return whether a name of a library leads to no part of torch or Python that observes what is done."""
     root, *parts = dotted.split(".")
+    if {*parts} & _FORBIDDEN:
+        return False
     if root in ("torch", "sys", "warnings", "numpy", "operator"):
         hidden = [each for each in parts if each.startswith("_") and not each.startswith("_foreach_")]
         if (
@@ -211,8 +213,8 @@ def _assignments(project: Project) -> Iterator[_Found]:
                 yield source, node, f"{node.id}() may set anything"
     for source, node in project.nodes(ast.Call):
         name = getattr(node.func, "attr", "")
-        given = len(node.args) + sum(each.arg != "args" for each in node.keywords)
-        if name in ("parse_args", "parse_known_args", "parse_intermixed_args") and given > 1:
+        is_more = len(node.args) > 1 or any(each.arg != "args" for each in node.keywords)
+        if name in ("parse_args", "parse_known_args", "parse_intermixed_args") and is_more:
             yield source, node, f"{name}() sets attributes of what it is given"
 
 
