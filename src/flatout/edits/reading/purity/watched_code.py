@@ -100,7 +100,7 @@ def _is_quiet(dotted: str) -> bool:
     if {*parts} & _FORBIDDEN:
         return False
     if root in ("torch", "sys", "warnings", "numpy", "operator"):
-        hidden = [each for each in parts if each.startswith("_") and not each.startswith("_foreach_")]
+        hidden = [each for each in parts if each.startswith("_")]
         if (
             {*parts} & _FORBIDDEN
             or (hidden and parts != ["__version__"])
