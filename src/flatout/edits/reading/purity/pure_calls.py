@@ -52,7 +52,7 @@ KEYWORDS = words(
 # name:most arguments by position
 _NEW = (  # methods and functions whose results are new memory, or numbers
     "sum:1 mean:1 std:1 var:1 prod:1 max:1 min:1 amax:1 amin:1 argmax:1 argmin:1 all:1 any:1 norm:2 median:1 "
-    "quantile:2 nanmean:1 nansum:1 nanmedian:1 count_nonzero:1 logsumexp:1 mode:1 cumsum:1 cumprod:1 diff:0 trace:0 "
+    "quantile:2 nanmean:1 nansum:1 nanmedian:1 count_nonzero:1 logsumexp:1 mode:1 cumsum:1 cumprod:1 trace:0 "
     "abs:0 sqrt:0 rsqrt:0 exp:0 expm1:0 log:0 log1p:0 log2:0 log10:0 square:0 sigmoid:0 tanh:0 sin:0 cos:0 sign:0 "
     "floor:0 ceil:0 round:1 neg:0 reciprocal:0 isnan:0 isinf:0 isfinite:0 logical_not:0 softmax:1 log_softmax:1 "
     "clamp:2 clip:2 eq:1 ne:1 lt:1 le:1 gt:1 ge:1 add:1 sub:1 mul:1 div:1 pow:1 maximum:1 minimum:1 fmod:1 "
@@ -62,11 +62,11 @@ _NEW = (  # methods and functions whose results are new memory, or numbers
 _SHARED = (  # methods whose results may be the memory that they are called on
     "detach:0 cpu:0 to:1 float:0 double:0 half:0 bfloat16:0 int:0 long:0 bool:0 numpy:0 view:4 reshape:4 "
     "flatten:2 squeeze:1 unsqueeze:1 transpose:2 permute:4 t:0 expand:4 expand_as:1 type_as:1 contiguous:0 narrow:3 "
-    "select:2 chunk:2 split:2 unbind:1 ravel:0 astype:1 swapaxes:2 repeat:4 flip:1 diagonal:0"
+    "select:2 diff:0 chunk:2 split:2 unbind:1 ravel:0 astype:1 swapaxes:2 repeat:4 flip:1 diagonal:0"
 )
 _TORCH = (  # functions of torch that are no methods as well
     "tensor:1 zeros:4 ones:4 full:2 zeros_like:1 ones_like:1 eye:2 arange:3 linspace:3 stack:2 cat:2 equal:2 "
-    "histogram:2 numel:1 is_tensor:1 sort:2 outer:2"
+    "numel:1 is_tensor:1 sort:2 outer:2"
 )
 _FUNCTIONAL = (
     "cross_entropy:2 nll_loss:2 mse_loss:2 l1_loss:2 smooth_l1_loss:2 binary_cross_entropy:2 kl_div:2 softmax:2 "
@@ -78,13 +78,14 @@ _NUMPY = (
     "isfinite:1 tanh:1 maximum:2 minimum:2 add:2 subtract:2 multiply:2 divide:2 power:2 mod:2 equal:2 not_equal:2 "
     "greater:2 less:2 logical_and:2 logical_or:2 sum:2 mean:2 prod:2 std:2 var:2 max:2 min:2 amax:2 amin:2 argmax:2 "
     "argmin:2 all:2 any:2 ptp:2 median:2 percentile:3 quantile:3 nanmean:2 nansum:2 nanmax:2 nanmin:2 nanstd:2 "
-    "average:3 cumsum:2 cumprod:2 count_nonzero:2 histogram:4 bincount:3 unique:1 argsort:2 sort:2 array:2 "
+    "average:3 cumsum:2 cumprod:2 count_nonzero:2 bincount:3 unique:1 argsort:2 sort:2 array:2 "
     "concatenate:2 stack:2 vstack:1 hstack:1 zeros:2 ones:2 zeros_like:2 ones_like:2 full:3 arange:3 linspace:3 "
-    "where:3 clip:3 round:2 around:2 diff:2 dot:2 outer:2 corrcoef:1 cov:1 digitize:3 searchsorted:2 isclose:2 "
+    "where:3 clip:3 round:2 around:2 dot:2 outer:2 corrcoef:1 cov:1 digitize:3 searchsorted:2 isclose:2 "
     "allclose:2 eye:2 trace:1 intersect1d:2 union1d:2 isin:2 interp:3"
 )
 _NUMPY_SHARED = (
-    "asarray:2 ravel:1 reshape:2 transpose:2 squeeze:2 expand_dims:2 diag:2 float32:1 float64:1 int64:1 int32:1"
+    "histogram:4 diff:2 asarray:2 ravel:1 reshape:2 transpose:2 squeeze:2 expand_dims:2 diag:2 "
+    "float32:1 float64:1 int64:1 int32:1"
 )
 _SCORES = (
     "accuracy_score balanced_accuracy_score f1_score precision_score recall_score roc_auc_score confusion_matrix "
@@ -116,7 +117,11 @@ PURE_METHODS: _Table = {
 PURE_FUNCTIONS: _Table = {
     **dict(_entries(_NEW, OWN, "torch.", given=1)),
     **dict(_entries(_TORCH, OWN, "torch.")),
-    **dict(_entries("squeeze:2 flatten:3 reshape:2 unsqueeze:2 as_tensor:1 from_numpy:1", PLAIN, "torch.")),
+    **dict(
+        _entries(
+            "squeeze:2 flatten:3 histogram:2 diff:2 reshape:2 unsqueeze:2 as_tensor:1 from_numpy:1", PLAIN, "torch."
+        )
+    ),
     **dict(_entries("norm:3 vector_norm:3 matrix_norm:2 svdvals:1 eigvalsh:1", OWN, "torch.linalg.")),
     **dict(_entries(_FUNCTIONAL, OWN, "torch.nn.functional.")),
     **dict(_entries("torch.nn.utils.get_total_norm:2 collections.Counter:1", OWN)),

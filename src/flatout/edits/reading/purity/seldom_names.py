@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from flatout.edits.reading.blocks import bound_as_words
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["bound_names", "is_comprehended", "seldom_run"]
+__all__ = ["argument_names", "bound_names", "is_comprehended", "seldom_run"]
 
 _COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _READ_TO_THE_END = frozenset({"sum", "max", "min", "list", "tuple", "set", "sorted", "any", "all"})
@@ -50,6 +50,15 @@ def bound_names(source: SourceFile, nodes: Sequence[ast.AST]) -> Iterator[str]:
             yield node.id
 
 
+def argument_names(scope: ast.AST) -> set[str]:
+    """Return the names of a function's own arguments."""
+    if not isinstance(scope, Function):
+        return set()
+    given = scope.args
+    all_ = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    return {each.arg for each in all_ if each is not None}
+
+
 def _changed_names(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Yield the variables whose items may be set, or that have a method called as a statement: `rows.append(x)`."""
     for node in (inner for each in nodes for inner in ast.walk(each)):
@@ -91,10 +100,8 @@ def _is_local(source: SourceFile, scope: ast.AST, names: set[str]) -> bool:
     """Return whether names are variables of one function alone, or of a script, and bound by statements alone."""
     if isinstance(scope, ast.ClassDef | ast.Lambda):
         return False
-    arguments = ast.walk(scope.args) if isinstance(scope, Function) else ()
-    given = {node.arg for node in arguments if isinstance(node, ast.arg)}
     shared = [node.names for node in ast.walk(source.tree) if isinstance(node, ast.Global | ast.Nonlocal)]
-    return not names & (given | {each for part in shared for each in part} | bound_as_words([scope]))
+    return not names & (argument_names(scope) | {each for part in shared for each in part} | bound_as_words([scope]))
 
 
 def _mentions(source: SourceFile, scope: ast.AST, names: set[str]) -> Iterator[ast.Name]:
@@ -110,10 +117,9 @@ def _is_of_inner_function(source: SourceFile, scope: ast.AST, node: ast.Name) ->
     """Return whether a function inside of `scope` has a variable of its own with this name."""
     inner = source.scope(node)
     while inner is not scope:
-        if isinstance(inner, Function):
+        if isinstance(inner, Function) and any(node in ast.walk(each) for each in inner.body):
             own = [each for each in ast.walk(inner) if isinstance(each, ast.Name) and source.scope(each) is inner]
-            given = {each.arg for each in ast.walk(inner.args) if isinstance(each, ast.arg)}
-            if node.id in given | {*bound_names(source, own)}:
+            if node.id in argument_names(inner) | {*bound_names(source, own)}:
                 return True
         inner = source.scope(inner)
     return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from flatout.edits.reading.blocks import block_of, bound_as_words, stores
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.seldom_names import is_comprehended
+from flatout.edits.reading.purity.seldom_names import argument_names, is_comprehended
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
 
@@ -63,7 +63,7 @@ def is_bound_before(source: SourceFile, name: str, statement: ast.stmt) -> bool:
         return False
     if any(isinstance(each, ast.ExceptHandler) and each.name == name for each in ast.walk(scope)):
         return False
-    if name in _arguments(scope):
+    if name in argument_names(scope):
         return True
     inner: ast.AST = statement
     for above in source.above(statement):
@@ -104,14 +104,6 @@ def _assigned(node: ast.stmt) -> set[str]:
 
 def _names(target: ast.expr) -> set[str]:
     return {e.id for e in ast.walk(target) if isinstance(e, ast.Name) and isinstance(e.ctx, ast.Store)}
-
-
-def _arguments(scope: ast.AST) -> set[str]:
-    return (
-        {each.arg for each in ast.walk(scope.args) if isinstance(each, ast.arg)}
-        if isinstance(scope, Function)
-        else set()
-    )
 
 
 class _Reader:
@@ -211,7 +203,7 @@ class _Reader:
         return ast.BinOp(node, ast.Add(), ast.Constant(by)) if by else node
 
     def _check_variable(self, name: str) -> None:
-        is_own = name in _arguments(self._scope) or any(each.id == name for each in self._stored())
+        is_own = name in argument_names(self._scope) or any(each.id == name for each in self._stored())
         of_script = isinstance(self._scope, Function) or self._source is self._project.script
         if name in self._bound or not is_own or not of_script or not is_bound_before(self._source, name, self._first):
             raise _Unsteady
@@ -228,7 +220,7 @@ class _Reader:
 
     def _values(self, name: str) -> list[ast.expr]:
         """Return what a variable is bound to, where all of that are whole numbers; nothing otherwise."""
-        if name in _arguments(self._scope) or name in bound_as_words([self._scope]):
+        if name in argument_names(self._scope) or name in bound_as_words([self._scope]):
             return []
         found = [self._value(node) for node in self._stored() if node.id == name]
         return [each for each in found if each is not None] if None not in found else []

@@ -84,6 +84,8 @@ LEFT = {
     "a = [v for v in x]\nb = a\nb[0] += 1": "changed in place",
     "a = []\nb = a\nb.append(x)\na[0] += 1": "changed in place",
     "a = np.sqrt(x, y)": "is given more",
+    "b = np.histogram(x, bins=y)\na = b[1]\na += 1": "changed in place",
+    "a = np.diff(x, 0)\na += 1": "changed in place",
     "a = np.sqrt(x, where=y)": "is given more",
     "a = np.nan_to_num(x)": "may do more",
     "a = F.relu(x, True)": "is given more",

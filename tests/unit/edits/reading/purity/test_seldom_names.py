@@ -5,7 +5,7 @@ import ast
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.purity.seldom_names import bound_names, is_comprehended, seldom_run
+from flatout.edits.reading.purity.seldom_names import argument_names, bound_names, is_comprehended, seldom_run
 
 
 def seldom(folder, text, marked=0):
@@ -46,6 +46,8 @@ IF = "\n        if i:\n            print(a)"
         ("a = 1" + IF + "\n    def a(): pass", []),
         ("a = 1" + IF + "\n    def g(): return a", []),
         ("a = 1" + IF + "\n    def g(a): return a", ["a = 1"]),
+        ("a = 1" + IF + "\n    def g(a=a): return a", []),
+        ("a = 1" + IF + "\n    @h(a)\n    def g(a): return a", []),
         ("a = 1" + IF + "\n    try:\n        x()\n    except E as a:\n        pass", []),
         ("a = 1" + IF + "\n    match x:\n        case [a, *_]:\n            pass", []),
         ("a = 1" + IF.replace("print(a)", "print(lambda: a)"), []),
@@ -68,6 +70,12 @@ def test_names_of_the_module_are_its_own(tmp_path):
     assert found("a = 1\nif x:\n    print(a)\ndef f():\n    a = 2\n    return a\n") == (0, 0)
     assert found("a = 1\nif x:\n    print(a)\ndef f():\n    return a\n") == (-1, -1)
     assert found("a = 1\nif x:\n    print(a)\ndef f():\n    global a\n    a = 2\n") == (-1, -1)
+
+
+def test_arguments_of_a_function():
+    function = ast.parse("def f(a, /, b, *c, d=lambda e: 1, **g):\n    pass\n").body[0]
+    assert argument_names(function) == {"a", "b", "c", "d", "g"}
+    assert argument_names(ast.parse("")) == set()
 
 
 def test_names_of_comprehensions(tmp_path):

@@ -116,6 +116,11 @@ def test_settings_that_something_sets(tmp_path, elsewhere):
 
 
 def test_variables_of_others(tmp_path):
+    hidden = TEXT.replace("few=2", "few=lambda wide: 2").replace("import argparse", "import argparse\nwide = 3")
+    project = project_of(tmp_path, train=hidden.format(between="pass", test="i % wide == 0", elsewhere="pass"))
+    branch = next(node for node in ast.walk(project.script.tree) if isinstance(node, ast.If))
+    block = project.script.parents[branch].body
+    assert steady_condition(project, project.script, block[:2], branch.test) is None
     assert told(tmp_path, "i % 5 == 0", elsewhere="global i") is None
 
 
