@@ -109,7 +109,7 @@ EDITS: Mapping[str, FindingEdit] = {
     ),
     "earlier-outputs": _tried(with_earlier_outputs, "the outputs of the first pass, detached"),
     "fused-attention": _tried(as_fused_attention, "scaled_dot_product_attention", equivalence=_ROUNDING),
-    "seldom-work": _tried(into_branch, "work moved into the branch that uses it"),
+    "seldom-work": _tried(into_branch, "work done only where the branch that uses it is taken"),
     "kept-files": _tried(decoded_once, "a file that is read again decoded once"),
     "read-later": _tried(read_later, "values kept on the device and read together"),
 }

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from flatout.edits.cures.kept_files.call_kinds import MOVES, CallKinds, changed_by
 from flatout.edits.cures.kept_files.file_reads import file_read
 from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, NUMBER, UNKNOWN, Value, ValueKind, joined
+from flatout.edits.reading.effects.fresh_values import root_name
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.fresh_values import root_name
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
 from flatout.edits.reading.source_file import Function, SourceFile
 

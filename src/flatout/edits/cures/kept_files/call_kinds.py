@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from flatout.edits.cures.kept_files.file_reads import ARRAY, TENSOR, file_read
 from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, NUMBER, UNKNOWN, Value, ValueKind, joined
+from flatout.edits.reading.effects.pure_calls import MAKERS, NUMBER_BUILTINS, words
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
-from flatout.edits.reading.purity.pure_calls import MAKERS, NUMBER_BUILTINS, words
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["MOVES", "STANDING_IN", "CallKinds", "changed_by"]

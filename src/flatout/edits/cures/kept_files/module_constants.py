@@ -12,10 +12,10 @@ from flatout.edits.cures.kept_files.shared_uses import SharedUses
 from flatout.edits.cures.kept_files.value_kinds import UNKNOWN, Value, ValueKind
 from flatout.edits.reading.blocks import bound_as_words
 from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.effects.set_attributes import SetAttributes
 from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.name_kinds import NameKinds
-from flatout.edits.reading.purity.set_attributes import SetAttributes
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["ModuleConstants"]

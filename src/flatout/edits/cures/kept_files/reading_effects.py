@@ -12,11 +12,11 @@ from flatout.edits.cures.kept_files.file_blocks import FileBlock
 from flatout.edits.cures.kept_files.file_reads import file_read
 from flatout.edits.cures.kept_files.module_constants import ModuleConstants
 from flatout.edits.cures.kept_files.value_kinds import ValueKind
+from flatout.edits.reading.effects.effects import Effects
+from flatout.edits.reading.effects.pure_calls import words
+from flatout.edits.reading.effects.set_attributes import SetAttributes
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.effects import Effects
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
-from flatout.edits.reading.purity.pure_calls import words
-from flatout.edits.reading.purity.set_attributes import SetAttributes
 from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["effect_of"]

@@ -9,10 +9,10 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from flatout.edits.cures.kept_files.value_kinds import ATOM, DEEP, Value, ValueKind
+from flatout.edits.reading.effects.pure_calls import IN_PLACE_METHODS, MAKERS, is_pure_builtin, words
 from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
-from flatout.edits.reading.purity.pure_calls import IN_PLACE_METHODS, MAKERS, is_pure_builtin, words
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["SharedUses"]

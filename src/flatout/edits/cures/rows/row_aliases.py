@@ -4,10 +4,10 @@ import ast
 
 from flatout.edits.reading.called_functions import name_called
 from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.effects.effects import Effects
+from flatout.edits.reading.effects.fresh_values import NUMBERS, FreshValues
+from flatout.edits.reading.effects.pure_calls import IN_PLACE_METHODS, is_pure_builtin, is_pure_function, is_pure_method
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.effects import Effects
-from flatout.edits.reading.purity.fresh_values import NUMBERS, FreshValues
-from flatout.edits.reading.purity.pure_calls import IN_PLACE_METHODS, is_pure_builtin, is_pure_function, is_pure_method
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
 

@@ -4,7 +4,7 @@ Left out is what asks for a value (`nonzero`, `masked_select`, `unique`), draws,
 no batched form (`kl_div`, `isclose`): torch does these row by row, or refuses them.
 """
 
-from flatout.edits.reading.purity.pure_calls import words
+from flatout.edits.reading.effects.pure_calls import words
 
 __all__ = [
     "FUNCTIONS",

@@ -12,8 +12,8 @@ from flatout.edits.cures.rows.row_operations import ZERO_DIM
 from flatout.edits.reading.blocks import is_plain
 from flatout.edits.reading.called_functions import name_called
 from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.effects.fresh_values import NUMBERS, FreshValues
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.fresh_values import NUMBERS, FreshValues
 from flatout.edits.reading.quiet_code import appends_to_own, is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
 

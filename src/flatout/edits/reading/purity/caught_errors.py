@@ -1,63 +1,68 @@
-"""Whether an error at some place is caught, so that the script goes on in another way than without it."""
+"""Whether a training may go on after an error in one of its statements, and whether all ways that lead there are seen.
+
+An error that nobody catches ends the script. Handlers of `KeyboardInterrupt` alone are none: what is asked about raises
+none. Neither is a `finally` that does not leave its place.
+"""
 
 import ast
 
-from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.direct_calls import direct_calls
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["caught_at"]
 
-_DEPTH = 4  # functions that call one another
-_OF_USERS = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})  # raised by no computation
-_ENDS = frozenset({"exit", "_exit", "abort"})
+_CONTEXTS = frozenset({
+    "torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.set_grad_enabled", "torch.autocast",
+    "torch.amp.autocast", "torch.cuda.amp.autocast", "tqdm.tqdm", "tqdm.auto.tqdm",
+})  # fmt: skip
+_LEAVES = ast.Return | ast.Break | ast.Continue | ast.Yield | ast.YieldFrom
 
 
-def caught_at(project: Project, source: SourceFile, statement: ast.stmt) -> str:
-    """Return what catches an error that a statement raises, "" where that ends the training, as far as is seen."""
-    todo: list[tuple[SourceFile, ast.AST, int]] = [(source, statement, 0)]
-    seen: set[str] = set()
-    for place, node, depth in todo:  # grows while it is read
-        inner = node
-        for above in place.above(node):
-            if isinstance(above, ast.Try | ast.TryStar) and inner in above.body and any(map(_goes_on, above.handlers)):
-                return place.at(above, "`try`")
-            if isinstance(above, ast.With | ast.AsyncWith) and any(_swallows(project, each) for each in above.items):
-                return place.at(above, f"`{ast.unparse(above.items[0])}`")
-            if isinstance(above, Function):
-                if depth < _DEPTH and above.name not in seen:
-                    seen.add(above.name)
-                    calls = [each for each in project.nodes(ast.Call) if last_name(each[1].func) == above.name]
-                    todo += [(at, call, depth + 1) for at, call in calls]
-                break
-            inner = above
-    return ""
+def caught_at(project: Project, source: SourceFile, node: ast.AST) -> str:
+    """Return what may catch an error that a statement raises, or run the statement unseen; "" where nothing does."""
+    return _caught(project, source, node, set())
 
 
-def _goes_on(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler takes errors of computations, and neither raises one again nor ends the script."""
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    if all(each is not None and last_name(each) in _OF_USERS for each in kinds):
+def _caught(project: Project, source: SourceFile, node: ast.AST, seen: set[ast.AST]) -> str:
+    inner = node
+    for above in source.above(node):
+        if isinstance(above, Function):
+            return _called(project, source, above, inner, seen)
+        if isinstance(above, ast.Lambda | ast.ClassDef | ast.GeneratorExp | ast.AsyncFor | ast.AsyncWith):
+            return source.at(_placed(node), f"{type(above).__name__} runs it")
+        if isinstance(above, ast.Try | ast.TryStar) and not _goes_through(source, above):
+            return source.at(above, "try")
+        if isinstance(above, ast.With):
+            for item in above.items:
+                call = item.context_expr
+                dotted = source.names.dotted(call.func) if isinstance(call, ast.Call) else ""
+                if dotted not in _CONTEXTS and inner is not item:
+                    return source.at(above, f"with {ast.unparse(item.context_expr)}")
+        inner = above
+    return "" if source is project.script else source.at(_placed(node), "the module's import")
+
+
+def _called(project: Project, source: SourceFile, function: Function, inner: ast.AST, seen: set[ast.AST]) -> str:
+    """Return what may catch an error that leaves a function."""
+    if function in seen:
+        return ""
+    seen.add(function)
+    calls = direct_calls(project, source, function) if inner in function.body else None
+    if not calls:
+        return source.at(function, f"whoever calls {function.name}(), which is not seen")
+    return next(filter(None, (_caught(project, place, call, seen) for place, call in calls)), "")
+
+
+def _placed(node: ast.AST) -> ast.stmt | ast.expr:
+    assert isinstance(node, ast.stmt | ast.expr)
+    return node
+
+
+def _goes_through(source: SourceFile, node: ast.Try | ast.TryStar) -> bool:
+    """Return whether an error of a computation leaves a `try` statement."""
+    if any(isinstance(each, _LEAVES) for part in node.finalbody for each in ast.walk(part)):
         return False
-    last = handler.body[-1]
-    is_end = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and last_name(last.value.func) in _ENDS
-    return not (isinstance(last, ast.Raise) or is_end)
-
-
-def _swallows(project: Project, item: ast.withitem) -> bool:
-    """Return whether a context may end an error: contextlib.suppress, or one of the user's that says so."""
-    call = item.context_expr
-    name = last_name(call.func) if isinstance(call, ast.Call) else last_name(call)
-    if name == "suppress":
-        return True
-    known = [each for _, each in project.functions.get(name, ())]
-    known += [each for _, made in project.classes.get(name, ()) for each in made.body if isinstance(each, Function)]
-    return any(_goes_on_from(function, node) for function in known for node in ast.walk(function))
-
-
-def _goes_on_from(function: Function, node: ast.AST) -> bool:
-    if isinstance(node, ast.Try):
-        return any(map(_goes_on, node.handlers))
-    if function.name != "__exit__" or not isinstance(node, ast.Return) or node.value is None:
-        return False
-    return not isinstance(node.value, ast.Constant) or bool(node.value.value)
+    kinds = [each.type for each in node.handlers]
+    is_bound = "KeyboardInterrupt" in source.names.bound or "KeyboardInterrupt" in source.names.imports
+    return not is_bound and all(isinstance(each, ast.Name) and each.id == "KeyboardInterrupt" for each in kinds)

@@ -1,19 +1,37 @@
-"""Functions and methods of Python, torch, NumPy and metric libraries that have no effect but what they return.
+"""Functions, methods and attributes that compute something of plain values and do nothing else, with their arguments.
 
-What draws random numbers, writes to an argument, reads a clock, prints, or advances an iterator is in no list.
+Plain values are tensors and arrays whose type is exactly that, numbers, texts, and lists and dictionaries of them. What
+is not listed is unknown, and so is a call with more arguments than the list gives, by position: they may be an `out`, a
+`copy` or an `inplace`. So are keywords that are not listed.
 """
 
 import ast
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
 
 __all__ = [
-    "IN_PLACE_METHODS",
-    "MAKERS",
-    "NUMBER_BUILTINS",
-    "is_pure_builtin",
-    "is_pure_function",
-    "is_pure_method",
+    "ATTRIBUTES",
+    "CONSUMERS",
+    "KEYWORDS",
+    "PURE_FUNCTIONS",
+    "PURE_METHODS",
+    "PlainKind",
+    "is_constant",
+    "is_plain_constant",
+    "is_within",
     "words",
 ]
+
+
+class PlainKind(IntEnum):
+    """How a plain value may be changed.
+
+    A NUMBER (or a text, a type, None) cannot be. OWN: new memory, which nobody else sees. PLAIN: others may have it.
+    """
+
+    NUMBER = 0
+    OWN = 1
+    PLAIN = 2
 
 
 def words(text: str) -> frozenset[str]:
@@ -21,143 +39,137 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-NUMBER_BUILTINS = words(
-    "abs all any bool bytes complex divmod float format hasattr hash int isinstance issubclass len ord chr pow range "
-    "repr round str"
-)
-_BUILTINS = NUMBER_BUILTINS | words(
-    "dict enumerate filter frozenset iter list map max min reversed set slice sorted sum tuple type zip"
-)
-MAKERS = words(
-    "zeros ones full empty eye arange linspace tensor array zeros_like ones_like full_like empty_like cat "
-    "concatenate "
-    "stack sum mean prod exp log sqrt matmul dot bincount histc histogram cumsum argsort sort argmax argmin argwhere "
-    "nonzero unique softmax log_softmax sigmoid cdist norm std var median"
-)
-"""Those of torch and NumPy that return new memory, which nobody else holds."""
+_Table = Mapping[str, tuple[int, PlainKind]]
+NUMBER, OWN, PLAIN = PlainKind
 
-_TENSOR = MAKERS | words(
-    "abs absolute add all allclose amax amin angle any arccos arcsin arctan as_tensor asarray atleast_1d atleast_2d "
-    "atan atan2 arctan2 average block_diag bmm broadcast_to broadcast_tensors bucketize cartesian_prod cbrt ceil "
-    "chunk "
-    "clamp clip column_stack conj convolve copysign corrcoef cos cosh count_nonzero cov cross cummax cummin cumprod "
-    "deg2rad diag diagonal diff digitize div divide dsplit dstack einsum eq equal erf exp2 expand_dims expm1 fix "
-    "flatnonzero "
-    "flip fliplr floor floor_divide fmax fmin fmod frac from_numpy full gather gcd ge greater greater_equal gt "
-    "heaviside "
-    "histogram2d hstack hypot identity imag index_select inner interp intersect1d inverse is_floating_point "
-    "is_tensor "
-    "isclose isfinite isin isinf isnan kron kthvalue le less less_equal lerp logaddexp log10 log1p log2 logcumsumexp "
-    "logical_and logical_not logical_or logical_xor logspace logsumexp lt masked_select max maximum mean meshgrid "
-    "min "
-    "minimum mm mod mode moveaxis movedim mul multiply mv nan_to_num nanmax nanmean nanmedian nanmin nanpercentile "
-    "nanquantile nanstd nansum ndim ne neg negative not_equal numel ones outer pairwise_distance percentile permute "
-    "polyfit polyval pow power ptp quantile rad2deg ravel real reciprocal relu remainder repeat repeat_interleave "
-    "reshape "
-    "result_type roll rot90 round rsqrt scatter searchsorted select setdiff1d shape sign sin sinh size split square "
-    "squeeze std_mean sub subtract swapaxes take take_along_axis take_along_dim tan tanh tensordot tile topk "
-    "trace transpose "
-    "trapz trapezoid tri tril tril_indices triu triu_indices true_divide trunc unbind unflatten union1d "
-    "unique_consecutive "
-    "unravel_index unsqueeze vander var_mean vdot view_as_real vsplit vstack where flatten cosine_similarity "
-    "float16 float32 float64 int8 int16 int32 int64 uint8 bool_ intp device Size"
-)
-_FUNCTIONAL = words(
-    "adaptive_avg_pool1d adaptive_avg_pool2d avg_pool1d avg_pool2d binary_cross_entropy "
-    "binary_cross_entropy_with_logits cosine_similarity cross_entropy ctc_loss elu gelu hinge_embedding_loss "
-    "huber_loss "
-    "interpolate kl_div l1_loss leaky_relu log_softmax logsigmoid margin_ranking_loss max_pool1d max_pool2d mse_loss "
-    "nll_loss normalize one_hot pad pairwise_distance pdist poisson_nll_loss relu sigmoid silu smooth_l1_loss "
-    "softmax "
-    "softmin softplus tanh triplet_margin_loss unfold fold"
-)
-_EXACT = words(
-    "copy.copy copy.deepcopy json.dumps functools.reduce collections.Counter collections.defaultdict "
-    "collections.deque "
-    "collections.OrderedDict scipy.stats.pearsonr scipy.stats.spearmanr scipy.stats.kendalltau scipy.stats.entropy "
-    "scipy.stats.rankdata scipy.optimize.linear_sum_assignment torch.no_grad torch.inference_mode "
-    "torch.is_grad_enabled "
-    "torchvision.ops.box_iou torchvision.ops.nms torchvision.ops.box_convert torchvision.utils.make_grid "
-    "editdistance.eval editdistance.distance Levenshtein.distance Levenshtein.ratio jiwer.wer jiwer.cer "
-    "nltk.edit_distance rapidfuzz.distance.Levenshtein.distance difflib.get_close_matches "
-    "torch.nn.utils.parameters_to_vector torch.nn.utils.get_total_norm torch.nn.utils.rnn.pad_sequence "
-    "numpy.fromiter itertools.product itertools.combinations itertools.permutations itertools.chain itertools.repeat "
-    "itertools.islice itertools.zip_longest itertools.pairwise itertools.chain.from_iterable"
-)
-_WHOLE = (  # every function below these that begins with a small letter
-    "math.", "cmath.", "operator.", "sklearn.metrics.", "scipy.special.", "scipy.spatial.distance.",
-    "torchmetrics.functional.", "nltk.translate.bleu_score.", "torch.linalg.", "torch.fft.", "torch.special.",
-    "numpy.linalg.", "numpy.fft.",
-)  # fmt: skip
-_STATISTICS = frozenset(
-    f"statistics.{each}" for each in words("mean fmean median stdev pstdev variance pvariance mode multimode quantiles")
+KEYWORDS = words(
+    "dim keepdim axis keepdims dtype p ord largest sorted descending stable unbiased correction ddof reduction weight "
+    "ignore_index label_smoothing num_classes minlength weights bins min max range density return_counts "
+    "return_inverse decimals eps q beta nrow padding value_range scale_each pad_value normalize average zero_division "
+    "labels multi_class pos_label sample_weight rtol atol equal_nan pos_weight log_target key default fill_value"
 )
 
-_METHODS = MAKERS - {"sort", "log", "full", "empty"} | words(
-    # of tensors and arrays
-    "abs all allclose amax amin any argpartition astype aminmax bfloat16 bmm bool byte ceil char chunk clamp clip "
-    "clone "
-    "contiguous conj cos cosh count_nonzero cpu cross cummax cummin cumprod cuda data_ptr detach diag diagonal "
-    "diff dim "
-    "dist div double dsize element_size eq equal erf expand expand_as expm1 flatten flip float floor floor_divide "
-    "fmod "
-    "frac gather ge get_device gt half hypot index_select int inverse is_complex is_contiguous is_floating_point "
-    "isclose isfinite isin isinf isnan item itemsize kthvalue le lerp log10 log1p log2 logical_and logical_not "
-    "logical_or logical_xor logsumexp long lt masked_fill masked_select matmul max maximum min minimum mm mode "
-    "movedim "
-    "mul mv nan_to_num nanmean nanmedian nanquantile nansum narrow ndimension ne neg nelement new_empty new_full "
-    "new_ones new_tensor new_zeros nonzero numel numpy outer permute pow ptp quantile ravel reciprocal relu "
-    "remainder "
-    "repeat repeat_interleave reshape reshape_as roll round rsqrt scatter scatter_add select short sigmoid sign sin "
-    "size split square squeeze storage_offset stride sub t take tan tanh tensor_split to to_dense tolist topk trace "
-    "transpose tril triu trunc type_as unbind unflatten unfold unsqueeze view view_as where index_add true_divide "
-    "swapaxes "
-    # of modules, which list what they have
-    "parameters named_parameters buffers named_buffers modules named_modules children named_children "
-    # of strings, lists and dictionaries
-    "capitalize casefold copy count endswith expandtabs find format index isalnum isalpha isdigit islower isspace "
-    "isupper items join keys ljust lower lstrip most_common partition removeprefix removesuffix replace rfind rindex "
-    "rjust rpartition rsplit rstrip splitlines startswith strip title translate upper values zfill "
-    "difference intersection isdisjoint issubset issuperset symmetric_difference union bit_length is_integer "
-    # of distributions
-    "entropy log_prob"
+# name:most arguments by position
+_NEW = (  # methods and functions whose results are new memory, or numbers
+    "sum:1 mean:1 std:1 var:1 prod:1 max:1 min:1 amax:1 amin:1 argmax:1 argmin:1 all:1 any:1 norm:2 median:1 "
+    "quantile:2 nanmean:1 nansum:1 nanmedian:1 count_nonzero:1 logsumexp:1 mode:1 cumsum:1 cumprod:1 trace:0 "
+    "abs:0 sqrt:0 rsqrt:0 exp:0 expm1:0 log:0 log1p:0 log2:0 log10:0 square:0 sigmoid:0 tanh:0 sin:0 cos:0 sign:0 "
+    "floor:0 ceil:0 round:1 neg:0 reciprocal:0 isnan:0 isinf:0 isfinite:0 logical_not:0 softmax:1 log_softmax:1 "
+    "clamp:2 clip:2 eq:1 ne:1 lt:1 le:1 gt:1 ge:1 add:1 sub:1 mul:1 div:1 pow:1 maximum:1 minimum:1 fmod:1 "
+    "remainder:1 logical_and:1 logical_or:1 logical_xor:1 topk:2 argsort:1 unique:0 bincount:2 histc:3 nonzero:0 "
+    "index_select:2 gather:2 masked_fill:2 masked_select:1 where:2 dist:2 clone:0 isclose:1 kthvalue:2 allclose:1"
 )
-_WITHOUT_ARGUMENTS = frozenset({"log", "exp", "sqrt"})  # loggers have a log(), too
-_OF_KEY = frozenset({"get"})  # queues have a get(), too: theirs is given no key
-IN_PLACE_METHODS = words(
-    "add append appendleft clear discard extend extendleft insert pop popleft popitem remove reverse setdefault sort "
-    "update fill subtract put rotate partition"
+_SHARED = (  # methods whose results may be the memory that they are called on
+    "detach:0 cpu:0 to:1 float:0 double:0 half:0 bfloat16:0 int:0 long:0 bool:0 numpy:0 view:4 reshape:4 "
+    "flatten:2 squeeze:1 unsqueeze:1 transpose:2 permute:4 t:0 expand:4 expand_as:1 type_as:1 contiguous:0 narrow:3 "
+    "select:2 diff:0 chunk:2 split:2 unbind:1 ravel:0 astype:1 swapaxes:2 repeat:4 flip:1 diagonal:0"
 )
-"""Those of lists, dictionaries, sets and arrays that change what they are called on."""
+_TORCH = (  # functions of torch that are no methods as well
+    "tensor:1 zeros:4 ones:4 full:2 zeros_like:1 ones_like:1 eye:2 arange:3 linspace:3 stack:2 cat:2 equal:2 "
+    "numel:1 is_tensor:1 sort:2 outer:2"
+)
+_FUNCTIONAL = (
+    "cross_entropy:2 nll_loss:2 mse_loss:2 l1_loss:2 smooth_l1_loss:2 binary_cross_entropy:2 kl_div:2 softmax:2 "
+    "binary_cross_entropy_with_logits:2 log_softmax:2 sigmoid:1 tanh:1 one_hot:2 cosine_similarity:4 softplus:1 "
+    "pairwise_distance:4 normalize:4 relu:1 logsigmoid:1 huber_loss:2"
+)
+_NUMPY = (
+    "abs:1 absolute:1 sqrt:1 exp:1 log:1 log2:1 log10:1 log1p:1 square:1 sign:1 floor:1 ceil:1 isnan:1 isinf:1 "
+    "isfinite:1 tanh:1 maximum:2 minimum:2 add:2 subtract:2 multiply:2 divide:2 power:2 mod:2 equal:2 not_equal:2 "
+    "greater:2 less:2 logical_and:2 logical_or:2 sum:2 mean:2 prod:2 std:2 var:2 max:2 min:2 amax:2 amin:2 argmax:2 "
+    "argmin:2 all:2 any:2 ptp:2 median:2 percentile:3 quantile:3 nanmean:2 nansum:2 nanmax:2 nanmin:2 nanstd:2 "
+    "average:3 cumsum:2 cumprod:2 count_nonzero:2 bincount:3 unique:1 argsort:2 sort:2 array:2 "
+    "concatenate:2 stack:2 vstack:1 hstack:1 zeros:2 ones:2 zeros_like:2 ones_like:2 full:3 arange:3 linspace:3 "
+    "where:3 clip:3 round:2 around:2 dot:2 outer:2 corrcoef:1 cov:1 digitize:3 searchsorted:2 isclose:2 "
+    "allclose:2 eye:2 trace:1 intersect1d:2 union1d:2 isin:2 interp:3"
+)
+_NUMPY_SHARED = (
+    "histogram:4 diff:2 asarray:2 ravel:1 reshape:2 transpose:2 squeeze:2 expand_dims:2 diag:2 "
+    "float32:1 float64:1 int64:1 int32:1"
+)
+_SCORES = (
+    "accuracy_score balanced_accuracy_score f1_score precision_score recall_score roc_auc_score confusion_matrix "
+    "average_precision_score matthews_corrcoef cohen_kappa_score log_loss r2_score mean_squared_error "
+    "mean_absolute_error jaccard_score precision_recall_fscore_support"
+)
+_MATH = (
+    "sqrt exp log log2 log10 log1p pow fabs floor ceil isnan isinf isfinite hypot fsum prod sin cos tanh exp2 "
+    "copysign fmod gcd dist comb"
+)
 
 
-def is_pure_builtin(name: str) -> bool:
-    """Return whether a function of Python's has no effect; those that are given functions call these."""
-    return name in _BUILTINS
+def _entries(
+    text: str, kind: PlainKind, prefix: str = "", given: int = 0
+) -> Iterator[tuple[str, tuple[int, PlainKind]]]:
+    for each in text.split():
+        name, _, most = each.partition(":")
+        yield prefix + name, (int(most or 3) + given, kind)
 
 
-def is_pure_function(dotted: str) -> bool:
-    """Return whether what an import stands for has no effect when it is called."""
+PURE_METHODS: _Table = {
+    **dict(_entries(_NEW, OWN)),
+    **dict(_entries(_SHARED, PLAIN)),
+    **dict(_entries("item:0 numel:0 nelement:0 dim:0 size:1 count:1 index:1 format:9 join:1", NUMBER)),
+    **dict(_entries("tolist:0 keys:0 values:0 items:0 get:2 copy:0 most_common:1", OWN)),
+}
+"""Methods of plain values: the most arguments by position that are no constants, and what they return."""
+
+PURE_FUNCTIONS: _Table = {
+    **dict(_entries(_NEW, OWN, "torch.", given=1)),
+    **dict(_entries(_TORCH, OWN, "torch.")),
+    **dict(
+        _entries(
+            "squeeze:2 flatten:3 histogram:2 diff:2 reshape:2 unsqueeze:2 as_tensor:1 from_numpy:1", PLAIN, "torch."
+        )
+    ),
+    **dict(_entries("norm:3 vector_norm:3 matrix_norm:2 svdvals:1 eigvalsh:1", OWN, "torch.linalg.")),
+    **dict(_entries(_FUNCTIONAL, OWN, "torch.nn.functional.")),
+    **dict(_entries("torch.nn.utils.get_total_norm:2 collections.Counter:1", OWN)),
+    **dict(_entries("torchvision.utils.make_grid:2", PLAIN)),
+    **dict(_entries(_NUMPY, OWN, "numpy.")),
+    **dict(_entries(_NUMPY_SHARED, PLAIN, "numpy.")),
+    **dict(_entries("norm:2 svd:1 eigvalsh:1 det:1", OWN, "numpy.linalg.")),
+    **dict(_entries(_SCORES, OWN, "sklearn.metrics.")),
+    **dict(_entries("pearsonr:2 spearmanr:2 entropy:2", OWN, "scipy.stats.")),
+    **dict(_entries(_MATH, NUMBER, "math.")),
+}
+"""Functions by their dotted names: the most arguments by position, and what they return."""
+
+CONSUMERS: Mapping[str, PlainKind] = {
+    **dict.fromkeys(("len", "float", "int", "bool", "str", "repr", "any", "all", "range"), NUMBER),
+    **dict.fromkeys(("list", "tuple", "set", "dict", "sorted", "sum", "divmod", "pow", "round", "abs"), OWN),
+    **dict.fromkeys(("max", "min"), PLAIN),
+}
+"""Functions of Python's, which read what they are given to its end, or are read so."""
+
+ATTRIBUTES: Mapping[str, PlainKind] = {
+    **dict.fromkeys(("dtype", "device", "ndim", "requires_grad", "is_cuda", "size", "shape"), NUMBER),
+    **dict.fromkeys(("T", "mT", "data", "grad", "values", "indices", "real"), PLAIN),
+}
+"""Attributes of tensors and arrays, and of the pairs that their methods return."""
+
+_TYPES = words(
+    "float float16 float32 float64 bfloat16 half double int int8 int16 int32 int64 long uint8 bool bool_ pi inf nan e"
+)
+
+
+def is_plain_constant(dotted: str) -> bool:
+    """Return whether an import stands for a type of numbers, or a number: `torch.float32`, `math.pi`."""
     root, _, name = dotted.rpartition(".")
-    if root in ("torch", "numpy"):
-        return name in _TENSOR
-    if root == "torch.nn.functional":
-        return name in _FUNCTIONAL
-    if dotted in _EXACT or dotted in _STATISTICS:
-        return True
-    return dotted.startswith(_WHOLE) and name[:1].islower() and not name.endswith("_")
+    return root in ("torch", "numpy", "math") and name in _TYPES
 
 
-def is_pure_method(call: ast.Call) -> bool:
-    """Return whether a method has no effect, on whatever of tensors, arrays and Python's own has it."""
-    assert isinstance(call.func, ast.Attribute)
-    name, is_given = call.func.attr, bool(call.args or call.keywords)
-    if name in _WITHOUT_ARGUMENTS:
-        return not is_given
-    if name in _OF_KEY:
-        return bool(call.args) and not call.keywords and not _is_flag(call.args[0])
-    return name in _METHODS
+def is_constant(node: ast.expr) -> bool:
+    """Return whether an expression is a constant, or tuple of constants: no tensor or array that is written to."""
+    if isinstance(node, ast.UnaryOp | ast.Starred):
+        return not isinstance(node, ast.Starred) and is_constant(node.operand)
+    if isinstance(node, ast.Tuple):
+        return all(map(is_constant, node.elts))
+    return isinstance(node, ast.Constant)
 
 
-def _is_flag(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float)
+def is_within(call: ast.Call, most: int, *, method: bool) -> bool:
+    """Return whether a call gives no more than the listed arguments; methods may be given further constants."""
+    if any(isinstance(each, ast.Starred) for each in call.args) or any(e.arg not in KEYWORDS for e in call.keywords):
+        return False
+    return len(call.args) <= most or (method and all(map(is_constant, call.args[most:])))

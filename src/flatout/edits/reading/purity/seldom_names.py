@@ -1,113 +1,149 @@
-"""Statements of a block whose results nothing but the body of one branch behind them reads."""
+"""Statements of a block that bind names which nothing but they and the body of one branch behind them use."""
 
 import ast
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
+from flatout.edits.reading.blocks import bound_as_words
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["Assignment", "leaves", "seldom_names"]
+__all__ = ["argument_names", "bound_names", "is_comprehended", "seldom_run"]
+
+_COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_READ_TO_THE_END = frozenset({"sum", "max", "min", "list", "tuple", "set", "sorted", "any", "all"})
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """A statement that binds names to a value, and nothing else."""
+def seldom_run(source: SourceFile, block: Sequence[ast.stmt], first: int, last: int, branch: ast.If) -> tuple[int, int]:
+    """Return the fewest neighbouring statements, those from `first` to `last` among them, that share their names alone.
 
-    statement: ast.Assign | ast.AnnAssign
-    binds: frozenset[str]
-
-
-def leaves(statement: ast.stmt) -> list[Assignment]:
-    """Return the assignments that a statement consists of: itself, or what stands in its `with`; none for others."""
-    if isinstance(statement, ast.With):
-        parts = [leaves(each) for each in statement.body]
-        return [leaf for part in parts for leaf in part] if all(parts) else []
-    targets: list[ast.expr] = []
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        targets = [statement.target]
-    names = [each for target in targets for each in _names(target)]
-    if not names or None in names or len(names) != len(set(names)):
-        return []
-    assert isinstance(statement, ast.Assign | ast.AnnAssign)
-    return [Assignment(statement, frozenset(each for each in names if each is not None))]
-
-
-def _names(target: ast.expr) -> list[str | None]:
-    if isinstance(target, ast.Tuple | ast.List):
-        return [each for part in target.elts for each in _names(part)]
-    return [target.id] if isinstance(target, ast.Name) else [None]
-
-
-def seldom_names(
-    source: SourceFile, block: Sequence[ast.stmt], branch: ast.If, among: Iterable[ast.stmt] | None = None
-) -> list[ast.stmt]:
-    """Return the statements before a branch that bind names which its body alone reads, or others of these statements.
-
-    Each name is bound once, and read behind that in the same turn; no other function sees it.
-
-    Args:
-        source: the file.
-        block: the statements among which the branch stands.
-        branch: an `if`.
-        among: the statements to choose from; all of the block, where it is left out.
+    What they bind is used by themselves and by the body of the branch. They are given by the places in the block of the
+    first and the last one; both are -1 where there are none.
     """
-    before = list(block[: block.index(branch)])
-    found = [each for each in (before if among is None else among) if leaves(each)]
-    scope = source.scope(branch)
+    end, scope = block.index(branch), source.scope(branch)
     body = {node for each in branch.body for node in ast.walk(each)}
-    size = -1
-    while size != len(found):
-        size = len(found)
-        found = [each for each in found if _is_read_by(source, scope, each, found, body)]
-    return found
+    while last < end:
+        run = block[first : last + 1]
+        names = {*bound_names(source, run), *_changed_names(run)}
+        if not names or not _is_local(source, scope, names):
+            return -1, -1
+        inside = {node for each in run for node in ast.walk(each)}
+        around = {node: at for at in range(end) for node in ast.walk(block[at])}
+        reach, is_used = (first, last), False
+        for node in _mentions(source, scope, names):
+            if source.scope(node) is not scope or _is_read_later(source, node):
+                return -1, -1
+            if node in body:
+                is_used = True
+            elif node not in inside and not _is_of_other_loop(source, node, run):
+                if node not in around:
+                    return -1, -1
+                reach = min(reach[0], around[node]), max(reach[1], around[node])
+        if reach == (first, last):
+            return reach if is_used else (-1, -1)
+        first, last = reach
+    return -1, -1
 
 
-def _is_read_by(
-    source: SourceFile, scope: ast.AST, unit: ast.stmt, found: Sequence[ast.stmt], body: set[ast.AST]
-) -> bool:
-    order = [leaf.statement for each in found for leaf in leaves(each)]
-    reads = 0
-    for leaf in leaves(unit):
-        for name in leaf.binds:
-            if _is_bound_otherwise(source, scope, name, leaf.statement):
-                return False
-            for node in ast.walk(scope):
-                if not isinstance(node, ast.Name) or node.id != name or not isinstance(node.ctx, ast.Load):
-                    continue
-                reads += 1
-                if source.scope(node) is not scope or not _is_behind(source, node, leaf, order, body):
-                    return False
-    return reads > 0
+def bound_names(source: SourceFile, nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Yield the variables that statements bind, but for those of comprehensions."""
+    for node in (inner for each in nodes for inner in ast.walk(each)):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) and not is_comprehended(source, node):
+            yield node.id
 
 
-def _is_behind(
-    source: SourceFile, node: ast.Name, leaf: Assignment, order: Sequence[ast.stmt], body: set[ast.AST]
-) -> bool:
-    """Return whether a name is read in the body of the branch, or in a statement behind the one that binds it."""
-    if node in body:
-        return True
-    reader = source.statement(node)
-    return reader in order and order.index(reader) > order.index(leaf.statement)
+def argument_names(scope: ast.AST) -> set[str]:
+    """Return the names of a function's own arguments."""
+    if not isinstance(scope, Function):
+        return set()
+    given = scope.args
+    all_ = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    return {each.arg for each in all_ if each is not None}
 
 
-def _is_bound_otherwise(source: SourceFile, scope: ast.AST, name: str, statement: ast.stmt) -> bool:
-    """Return whether a name is bound anywhere else, or is one of another function as well."""
-    for node in ast.walk(scope):
-        match node:
-            case ast.Name(id=found, ctx=ast.Store() | ast.Del()):
-                is_other = source.statement(node) is not statement
-            case ast.arg(arg=found) | ast.MatchAs(name=found) | ast.MatchStar(name=found):
-                is_other = True
-            case ast.MatchMapping(rest=found) | ast.ExceptHandler(name=found):
-                is_other = True
-            case ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found) | ast.ClassDef(name=found):
-                is_other = node is not scope
-            case ast.alias():
-                found, is_other = (node.asname or node.name).partition(".")[0], True
-            case _:
-                continue
-        if found == name and is_other:
+def _changed_names(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Yield the variables whose items may be set, or that have a method called as a statement: `rows.append(x)`."""
+    for node in (inner for each in nodes for inner in ast.walk(each)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            owner: ast.expr = node.value.func
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            owner = node
+        else:
+            continue
+        while isinstance(owner, ast.Subscript | ast.Attribute):
+            owner = owner.value
+        if isinstance(owner, ast.Name):
+            yield owner.id
+
+
+def is_comprehended(source: SourceFile, node: ast.Name) -> bool:
+    """Return whether a name is that of a comprehension around it."""
+    inner: ast.AST = node
+    for above in source.above(node):
+        if isinstance(above, ast.stmt):
+            return False
+        if isinstance(above, _COMPREHENSION) and inner is not above.generators[0] and _binds(above, node.id):
             return True
-    return isinstance(scope, ast.ClassDef) or (isinstance(scope, Function) and scope.name == name)
+        if isinstance(above, ast.comprehension) and node.id in _targets(above.target) and inner is not above.iter:
+            return True
+        inner = above
+    return False
+
+
+def _binds(comprehension: _COMPREHENSION, name: str) -> bool:
+    return any(name in _targets(each.target) for each in comprehension.generators)
+
+
+def _targets(target: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+
+
+def _is_local(source: SourceFile, scope: ast.AST, names: set[str]) -> bool:
+    """Return whether names are variables of one function alone, or of a script, and bound by statements alone."""
+    if isinstance(scope, ast.ClassDef | ast.Lambda):
+        return False
+    shared = [node.names for node in ast.walk(source.tree) if isinstance(node, ast.Global | ast.Nonlocal)]
+    return not names & (argument_names(scope) | {each for part in shared for each in part} | bound_as_words([scope]))
+
+
+def _mentions(source: SourceFile, scope: ast.AST, names: set[str]) -> Iterator[ast.Name]:
+    """Yield where a function names these variables, those inside of it, too."""
+    for node in ast.walk(scope):
+        if not isinstance(node, ast.Name) or node.id not in names:
+            continue
+        if not is_comprehended(source, node) and not _is_of_inner_function(source, scope, node):
+            yield node
+
+
+def _is_of_inner_function(source: SourceFile, scope: ast.AST, node: ast.Name) -> bool:
+    """Return whether a function inside of `scope` has a variable of its own with this name."""
+    inner = source.scope(node)
+    while inner is not scope:
+        if isinstance(inner, Function) and any(node in ast.walk(each) for each in inner.body):
+            own = [each for each in ast.walk(inner) if isinstance(each, ast.Name) and source.scope(each) is inner]
+            if node.id in argument_names(inner) | {*bound_names(source, own)}:
+                return True
+        inner = source.scope(inner)
+    return False
+
+
+def _is_read_later(source: SourceFile, node: ast.Name) -> bool:
+    """Return whether a name stands in a generator that may be read at another time."""
+    for above in source.above(node):
+        if isinstance(above, ast.stmt):
+            return False
+        if isinstance(above, ast.GeneratorExp):
+            call = source.parents[above]
+            func = call.func if isinstance(call, ast.Call) and above in call.args else None
+            if not isinstance(func, ast.Name) or func.id not in _READ_TO_THE_END or func.id in source.names.bound:
+                return True
+    return False
+
+
+def _is_of_other_loop(source: SourceFile, node: ast.Name, run: Sequence[ast.stmt]) -> bool:
+    """Return whether a name stands in a loop that binds it anew in each turn, and holds none of the statements."""
+    inner: ast.AST = node
+    for above in source.above(node):
+        is_anew = isinstance(above, ast.For) and node.id in _targets(above.target) and run[0] not in ast.walk(above)
+        if is_anew and isinstance(above, ast.For) and (inner is above.target or inner in above.body):
+            return True
+        inner = above
+    return False

@@ -1,203 +1,268 @@
-"""Conditions that come out the same at two places of one block, whatever is called between them.
+"""Conditions that can be told in advance: those of whole numbers that nothing binds between two places of a block.
 
-They are made of numbers that nothing between binds anew: counters of loops, variables that are bound to numbers alone,
-settings of the command line, attributes that are set in no function that may run between.
+They are made of counters of loops, of variables of one function, and of settings of the command line. Where the text
+does not show that one is a whole number, the script asks before the condition is computed.
 """
 
 import ast
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from flatout.edits.reading.blocks import stores
-from flatout.edits.reading.dataflow import Flow, pairs
-from flatout.edits.reading.gradient_flow import last_name
+from flatout.edits.reading.blocks import block_of, bound_as_words, stores
+from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.pure_calls import IN_PLACE_METHODS
+from flatout.edits.reading.purity.seldom_names import argument_names, is_comprehended
+from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
-from flatout.edits.reading.user_classes import class_around
 
-__all__ = ["SteadyConditions"]
+__all__ = ["SteadyCondition", "is_bound_before", "module_name", "steady_condition"]
 
-_NUMBERS = frozenset({"int", "float", "len", "bool", "str", "round", "abs"})
-_SETTINGS = frozenset({"parse_args", "parse_known_args", "Namespace", "SimpleNamespace"})
-_TYPES = frozenset({"int", "float", "bool", "str"})
-_MOST = 5  # names that are followed, one after the other
+_ORDERS = ast.Eq | ast.NotEq | ast.Lt | ast.LtE | ast.Gt | ast.GtE
+_SUMS = ast.Add | ast.Sub | ast.Mult
 
 
-class SteadyConditions:
-    """Tells whether a condition may change between two places."""
+@dataclass(frozen=True)
+class SteadyCondition:
+    """A condition as it is written at the earlier place: true there wherever it is true at the later one.
+
+    Attributes:
+        text: the condition.
+        asked: conditions to be asked before; where one is true, nothing is known.
+        whole: the variables in it that are whole numbers where none of these is true.
+    """
+
+    text: str
+    asked: tuple[str, ...]
+    whole: frozenset[str]
+
+
+class _Unsteady(Exception):
+    pass
+
+
+def steady_condition(
+    project: Project, source: SourceFile, between: Sequence[ast.stmt], test: ast.expr
+) -> SteadyCondition | None:
+    """Return a condition behind some statements of a block, as it is before them; None where it cannot be told."""
+    try:
+        reader = _Reader(project, source, between)
+        found = reader.read(test, exact=False)
+        owners = [each.value for each in ast.walk(found) if isinstance(each, ast.Attribute)]
+        whole = {each.id for each in ast.walk(found) if isinstance(each, ast.Name) and each not in owners}
+        return SteadyCondition(ast.unparse(found), tuple(dict.fromkeys(reader.asked)), frozenset(whole))
+    except _Unsteady:
+        return None
+
+
+def is_bound_before(source: SourceFile, name: str, statement: ast.stmt) -> bool:
+    """Return whether a variable is bound in any case where a statement is reached."""
+    scope = source.scope(statement)
+    if any(
+        isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Del) for each in ast.walk(scope)
+    ):
+        return False
+    if any(isinstance(each, ast.ExceptHandler) and each.name == name for each in ast.walk(scope)):
+        return False
+    if name in argument_names(scope):
+        return True
+    inner: ast.AST = statement
+    for above in source.above(statement):
+        if isinstance(inner, ast.stmt):
+            block = block_of(source, inner)
+            if any(name in _assigned(each) for each in block[: block.index(inner)]):
+                return True
+        if isinstance(above, ast.For) and inner in above.body and name in _names(above.target):
+            return True
+        if above is scope:
+            return False
+        inner = above
+    return False
+
+
+def module_name(source: SourceFile, module: str) -> str:
+    """Return what a file calls a module that its own first level imports, "" where it does not."""
+    found = ""
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Import):
+            continue
+        for alias in node.names:
+            name = alias.asname or alias.name
+            if name in found.split() or source.names.imports.get(name) != module:
+                continue
+            found = name if node in source.tree.body and not found else found
+    inner = [each for each in ast.walk(source.tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+    inner = [each for each in inner if source.scope(each) is not source.tree]
+    return "" if found in bound_as_words(inner) else found
+
+
+def _assigned(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    if isinstance(node, ast.AnnAssign) and node.value is not None:
+        targets = [node.target]
+    return {name for target in targets for name in _names(target)}
+
+
+def _names(target: ast.expr) -> set[str]:
+    return {e.id for e in ast.walk(target) if isinstance(e, ast.Name) and isinstance(e.ctx, ast.Store)}
+
+
+class _Reader:
+    """Reads one condition; `asked` grows meanwhile."""
 
     def __init__(self, project: Project, source: SourceFile, between: Sequence[ast.stmt]) -> None:
-        """Take the statements between the two places, the first one's own among them."""
-        self._project, self._source, self._between = project, source, between
-        self._bound = stores(between)
-        self._shared = {name for _, node in project.nodes(ast.Global, ast.Nonlocal) for name in node.names}
-        self._flow = Flow(project)
-        self._open: list[tuple[ast.AST, str]] = []  # variables that are being read
+        self._project, self._source, self._first = project, source, between[0]
+        self._scope = source.scope(between[0])
+        self._moves: dict[str, int] = {}
+        counting = [each for each in between if self._counts(each)]
+        self._bound = stores(each for each in between if each not in counting) | bound_as_words(between)
+        for node in ast.walk(source.tree):
+            self._bound |= {*node.names} if isinstance(node, ast.Global | ast.Nonlocal) else set()
+        self.asked: list[str] = []
 
-    def is_steady(self, node: ast.expr) -> bool:
-        """Return whether an expression has the same value at both places."""
+    def _counts(self, node: ast.stmt) -> bool:
+        """Note `step += 1`, which stands between, and return whether it is one."""
         match node:
-            case ast.Constant():
+            case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=ast.Constant(value=int() as by)):
+                self._moves[name] = self._moves.get(name, 0) + by
                 return True
-            case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
-                return isinstance(node.left, ast.Name) and self._is_bound_once(node.left)
-            case ast.BoolOp() | ast.Compare() | ast.UnaryOp() | ast.BinOp() | ast.Tuple():
-                parts = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
-                return all(map(self.is_steady, parts))
-            case ast.Name():
-                return self._is_bound_once(node) and self._is_number(self._source, node, _MOST)
-            case ast.Attribute():
-                return self._is_setting(node)
-            case ast.Call(func=ast.Name(id="len"), args=[ast.Name() | ast.Attribute() as owner], keywords=[]):
-                return "len" not in self._source.names.bound and self._keeps_length(owner)
         return False
 
-    def _is_bound_once(self, node: ast.Name) -> bool:
-        return node.id not in self._bound and node.id not in self._shared
+    def read(self, node: ast.expr, *, exact: bool) -> ast.expr:
+        """Return a condition, or one that is true wherever it is true.
+
+        Raises:
+            _Unsteady: none is known.
+        """
+        match node:
+            case ast.BoolOp(op=ast.And()) if not exact:
+                parts = [each for each in map(self._read_or_not, node.values) if each is not None]
+                if not parts:
+                    raise _Unsteady
+                return parts[0] if len(parts) == 1 else ast.BoolOp(node.op, parts)
+            case ast.BoolOp():
+                return ast.BoolOp(node.op, [self.read(each, exact=exact) for each in node.values])
+            case ast.UnaryOp(op=ast.Not()):
+                return ast.UnaryOp(node.op, self.read(node.operand, exact=True))
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Tuple() | ast.List() | ast.Set() as among]):
+                if all(map(_is_whole, among.elts)):
+                    return ast.Compare(self._number(node.left), node.ops, node.comparators)
+            case ast.Compare() if all(isinstance(each, _ORDERS) for each in node.ops):
+                return ast.Compare(self._number(node.left), node.ops, [self._number(each) for each in node.comparators])
+            case ast.BinOp():
+                return self._number(node)
+        raise _Unsteady
+
+    def _read_or_not(self, node: ast.expr) -> ast.expr | None:
+        asked = [*self.asked]
+        try:
+            return self.read(node, exact=False)
+        except _Unsteady:
+            self.asked = asked
+            return None
+
+    def _number(self, node: ast.expr) -> ast.expr:
+        match node:
+            case ast.Constant() if _is_whole(node):
+                return node
+            case ast.UnaryOp(op=ast.USub()):
+                return ast.UnaryOp(node.op, self._number(node.operand))
+            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()):
+                return ast.BinOp(self._number(node.left), node.op, self._number(node.right))
+            case ast.BinOp(op=ast.Mod() | ast.FloorDiv()):
+                left, right = self._number(node.left), self._number(node.right)
+                self._ask_nonzero(node.right)
+                return ast.BinOp(left, node.op, right)
+            case ast.Name():
+                return self._variable(node)
+            case ast.Attribute(value=ast.Name() as owner):
+                self._ask_setting(owner, node)
+                return node
+        raise _Unsteady
+
+    def _ask_nonzero(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Constant) and node.value != 0:
+            return
+        if isinstance(node, ast.Name) and node.id not in self._moves:
+            values = self._values(node.id)
+            if values and all(isinstance(each, ast.Constant) and each.value != 0 for each in values):
+                return
+        elif not isinstance(node, ast.Attribute):
+            raise _Unsteady
+        self.asked.append(f"{ast.unparse(node)} == 0")
 
     # -- variables ----------------------------------------------------------------------------------------------
 
-    def _is_number(self, source: SourceFile, node: ast.expr, most: int) -> bool:
-        """Return whether a value is a number or a string, which nobody can change in place."""
-        match node:
-            case ast.Constant() | ast.JoinedStr():
-                return True
-            case ast.Call(func=ast.Name(id=name)):
-                return name in _NUMBERS and name not in source.names.bound
-            case ast.UnaryOp(op=ast.Not()) | ast.Compare(ops=[ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()]):
-                return True
-            case ast.BoolOp() | ast.BinOp() | ast.UnaryOp() | ast.Compare():
-                parts = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
-                return all(self._is_number(source, each, most) for each in parts)
-            case ast.Attribute():
-                return bool(most) and self._is_of_settings(source, node)
-            case ast.Name():
-                return bool(most) and self._is_variable_of_numbers(source, node, most - 1)
-        return False
+    def _variable(self, node: ast.Name) -> ast.expr:
+        """Return a variable of this function as it is at the earlier place, which is a whole number or asked to be."""
+        self._check_variable(node.id)
+        if not self._values(node.id):
+            if not is_builtin(self._source, ast.Name("int"), ("int",)):
+                raise _Unsteady
+            self.asked.append(f"type({node.id}) is not int")
+        by = self._moves.get(node.id, 0)
+        return ast.BinOp(node, ast.Add(), ast.Constant(by)) if by else node
 
-    def _is_variable_of_numbers(self, source: SourceFile, node: ast.Name, most: int) -> bool:
-        own = source.scope(node)
-        for scope in (own, *(each for each in source.above(own) if isinstance(each, Function | ast.Module))):
-            nodes = [each for each in ast.walk(scope) if source.scope(each) is scope]
-            stored = [each for each in nodes if isinstance(each, ast.Name) and each.id == node.id]
-            stored = [each for each in stored if not isinstance(each.ctx, ast.Load)]
-            is_argument = any(isinstance(each, ast.arg) and each.arg == node.id for each in nodes)
-            if is_argument and not self._is_given_numbers(source, scope, node.id, most):
-                return False
-            if (scope, node.id) in self._open:
-                return True
-            if stored:
-                self._open.append((scope, node.id))
-                found = all(self._stores_number(source, each, most) for each in stored)
-                self._open.pop()
-                return found
-            if is_argument:
-                return True
-        return False
+    def _check_variable(self, name: str) -> None:
+        is_own = name in argument_names(self._scope) or any(each.id == name for each in self._stored())
+        of_script = isinstance(self._scope, Function) or self._source is self._project.script
+        if name in self._bound or not is_own or not of_script or not is_bound_before(self._source, name, self._first):
+            raise _Unsteady
 
-    def _stores_number(self, source: SourceFile, node: ast.Name, most: int) -> bool:
-        above = source.parents[node]
+    def _stored(self) -> list[ast.Name]:
+        return [
+            node
+            for node in ast.walk(self._scope)
+            if isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Store)
+            and self._source.scope(node) is self._scope
+            and not is_comprehended(self._source, node)
+        ]
+
+    def _values(self, name: str) -> list[ast.expr]:
+        """Return what a variable is bound to, where all of that are whole numbers; nothing otherwise."""
+        if name in argument_names(self._scope) or name in bound_as_words([self._scope]):
+            return []
+        found = [self._value(node) for node in self._stored() if node.id == name]
+        return [each for each in found if each is not None] if None not in found else []
+
+    def _value(self, node: ast.Name) -> ast.expr | None:
+        """Return the whole number that one statement binds a variable to, or the loop that counts in it."""
+        above = self._source.parents[node]
         if isinstance(above, ast.AugAssign):
-            return self._is_number(source, above.value, most)
-        loop = source.parents[above]
-        if isinstance(above, ast.Tuple) and isinstance(loop, ast.For):
-            return above.elts[0] is node and _is_call_of(loop.iter, "enumerate")
-        if isinstance(above, ast.For):
-            return above.target is node and _is_call_of(above.iter, "range", "trange")
-        values = [value for target, value in pairs(source.statement(node)) if target is node]
-        return bool(values) and all(self._is_number(source, each, most) for each in values)
+            is_sum = isinstance(above.op, _SUMS) and _is_whole(above.value)
+            return ast.BinOp(node, above.op, above.value) if is_sum else None
+        if isinstance(above, ast.For) and above.target is node and self._counts_in(above.iter, "range"):
+            return above.iter
+        loop = self._source.parents[above]
+        if isinstance(loop, ast.For) and isinstance(above, ast.Tuple) and above is loop.target:
+            return loop.iter if above.elts[0] is node and self._counts_in(loop.iter, "enumerate") else None
+        values = [value for target, value in pairs(self._source.statement(node)) if target is node]
+        return values[0] if len(values) == 1 and _is_whole(values[0]) else None
 
-    def _is_given_numbers(self, source: SourceFile, scope: ast.AST, name: str, most: int) -> bool:
-        """Return whether an argument is annotated as a number, or given one by all callers that are seen."""
-        if not isinstance(scope, Function):
+    def _counts_in(self, node: ast.expr, name: str) -> bool:
+        while isinstance(node, ast.Call) and self._source.names.dotted(node.func) in ("tqdm.tqdm", "tqdm.auto.tqdm"):
+            node = node.args[0] if node.args else node.func
+        if not isinstance(node, ast.Call) or not is_builtin(self._source, node.func, (name,)):
             return False
-        given = scope.args
-        every = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-        argument = next((each for each in every if each.arg == name), None)
-        if argument is None:
-            return False
-        if isinstance(argument.annotation, ast.Name) and argument.annotation.id in _TYPES:
-            return True
-        values = self._given(source, scope, name)
-        return bool(values) and all(self._is_number(place, each, most) for place, each in values or ())
+        return name == "range" or all(map(_is_whole, [*node.args[1:], *(each.value for each in node.keywords)]))
 
-    def _given(self, source: SourceFile, function: Function, name: str) -> list[tuple[SourceFile, ast.expr]]:
-        """Return what an argument is given by default and by all callers, nothing where that cannot be seen."""
-        given = function.args
-        names = [each.arg for each in (*given.posonlyargs, *given.args)]
-        defaults = dict(zip(reversed(names), reversed(given.defaults), strict=False))
-        defaults |= {each.arg: value for each, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
-        values = [(source, defaults[name])] if name in defaults else []
-        at = names.index(name) - (names[0] in ("self", "cls")) if name in names else -1
-        around = class_around(source, function)
-        called = around.name if around is not None and function.name == "__init__" else function.name
-        for place, call in self._project.nodes(ast.Call):
-            if last_name(call.func) == called:
-                if any(isinstance(each, ast.Starred) for each in call.args) or any(not k.arg for k in call.keywords):
-                    return []
-                values += [(place, each) for each in call.args[at : at + 1] if at >= 0]
-                values += [(place, each.value) for each in call.keywords if each.arg == name]
-        return values
-
-    # -- attributes ---------------------------------------------------------------------------------------------
-
-    def _is_setting(self, node: ast.Attribute) -> bool:
-        """Return whether an attribute is a number that nothing between sets."""
-        if not self._is_of_settings(self._source, node):
-            return False
-        return not isinstance(node.value, ast.Name) or self._is_bound_once(node.value)
-
-    def _is_of_settings(self, source: SourceFile, node: ast.Attribute) -> bool:
-        if not isinstance(node.value, ast.Name):
-            return False
-        if node.value.id == "self":
-            around = class_around(source, node)
-            is_known = around is not None and self._has(around.name, node.attr)
-        else:
-            made = [last_name(call.func) for _, call in self._flow.origins(source, node.value)]
-            is_known = bool(made) and all(name in _SETTINGS or self._has(name, node.attr) for name in made)
-        return is_known and self._is_set_before(node.attr)
-
-    def _has(self, name: str, attribute: str) -> bool:
-        """Return whether a class of the user's sets an attribute, in its body or as one of `self`."""
-        for _, around in self._project.classes.get(name, ()):
-            for each in ast.walk(around):
-                if isinstance(each, ast.Attribute) and each.attr == attribute and isinstance(each.ctx, ast.Store):
-                    return True
-                if isinstance(each, ast.AnnAssign) and each in around.body and ast.unparse(each.target) == attribute:
-                    return True
-        return False
-
-    def _is_set_before(self, attribute: str) -> bool:
-        """Return whether an attribute is set to numbers alone, in `__init__` or here, outside of `between`."""
-        here = self._source.scope(self._between[0])
-        inside = {node for each in self._between for node in ast.walk(each)}
-        for source, node in self._project.nodes(ast.Attribute):
-            if node.attr != attribute or isinstance(node.ctx, ast.Load):
-                continue
-            scope, above = source.scope(node), source.parents[node]
-            if node in inside or not (scope is here or getattr(scope, "name", "__init__") == "__init__"):
-                return False
-            values = [value for target, value in pairs(source.statement(node)) if target is node]
-            values += [above.value] if isinstance(above, ast.AugAssign) else []
-            if not values or not all(self._is_number(source, each, 2) for each in values):
-                return False
-        return True
-
-    def _keeps_length(self, owner: ast.Name | ast.Attribute) -> bool:
-        """Return whether nothing in the project makes what is called like that longer or shorter."""
-        name = last_name(owner)
-        if name in self._bound or name in self._shared:
-            return False
+    def _ask_setting(self, owner: ast.Name, node: ast.Attribute) -> None:
+        """Ask whether `args.every` is one of the command line's, which nothing in the project sets."""
+        module = module_name(self._source, "argparse")
+        self._check_variable(owner.id)
+        stored = [each for _, each in self._project.nodes(ast.Attribute) if each.attr == node.attr]
+        if not module or owner.id in self._moves or any(not isinstance(each.ctx, ast.Load) for each in stored):
+            raise _Unsteady
         for _, call in self._project.nodes(ast.Call):
-            func = call.func
-            if isinstance(func, ast.Attribute) and func.attr in IN_PLACE_METHODS and last_name(func.value) == name:
-                return False
-        places = self._project.nodes(ast.Subscript)
-        return not any(not isinstance(node.ctx, ast.Load) and last_name(node.value) == name for _, node in places)
+            if isinstance(call.func, ast.Name) and call.func.id in ("setattr", "delattr", "vars"):
+                raise _Unsteady
+            if any(each.arg == "namespace" for each in call.keywords):
+                raise _Unsteady
+        self.asked.append(f"type({owner.id}) is not {module}.Namespace")
+        self.asked.append(f'type(getattr({owner.id}, "{node.attr}", None)) is not int')
 
 
-def _is_call_of(node: ast.expr, *names: str) -> bool:
-    while isinstance(node, ast.Call) and last_name(node.func) == "tqdm" and node.args:
-        node = node.args[0]
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+def _is_whole(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return _is_whole(node.operand)
+    return isinstance(node, ast.Constant) and type(node.value) is int

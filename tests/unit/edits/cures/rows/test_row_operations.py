@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from flatout.edits.cures.rows.row_operations import FUNCTIONS, LOSSES, MAKERS, METHODS, NUMBERS, ROWS_ALONE
-from flatout.edits.reading.purity.pure_calls import words
+from flatout.edits.reading.effects.pure_calls import words
 
 N, D = 5, 4
 _PARAMETERS = {

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.purity.moving_values import moving_names
+from flatout.edits.reading.effects.moving_values import moving_names
 
 HEAD = (
     "import collections, csv, itertools\nimport torch\nfrom torch.utils.data import DataLoader\nfrom tqdm import tqdm\n"

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Mapping
 
+from flatout.edits.reading.effects.pure_calls import words
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["KNOWN_BASES", "SEES_ALL", "operators", "wrapper_of"]

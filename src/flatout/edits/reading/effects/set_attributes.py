@@ -3,8 +3,8 @@
 import ast
 
 from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.effects.pure_calls import is_pure_builtin, is_pure_function
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.pure_calls import is_pure_builtin, is_pure_function
 from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["SetAttributes"]

@@ -10,18 +10,18 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 
 from flatout.edits.reading.dataflow import Flow
-from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.fresh_values import DEEP, OWN, FreshValues, root_name
-from flatout.edits.reading.purity.moving_values import moving_names
-from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
-from flatout.edits.reading.purity.operator_classes import SEES_ALL, operators, wrapper_of
-from flatout.edits.reading.purity.pure_calls import (
+from flatout.edits.reading.effects.fresh_values import DEEP, OWN, FreshValues, root_name
+from flatout.edits.reading.effects.moving_values import moving_names
+from flatout.edits.reading.effects.operator_classes import SEES_ALL, operators, wrapper_of
+from flatout.edits.reading.effects.pure_calls import (
     IN_PLACE_METHODS,
     is_pure_builtin,
     is_pure_function,
     is_pure_method,
 )
-from flatout.edits.reading.purity.set_attributes import SetAttributes
+from flatout.edits.reading.effects.set_attributes import SetAttributes
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.name_kinds import NameKind, NameKinds
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.reading.user_classes import class_around
 

@@ -8,8 +8,8 @@ import ast
 from collections.abc import Container, Iterator
 
 from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.effects.pure_calls import is_pure_builtin, is_pure_function, words
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.pure_calls import is_pure_builtin, is_pure_function, words
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["moving_names"]

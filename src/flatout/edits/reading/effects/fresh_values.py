@@ -8,7 +8,7 @@ import ast
 from collections.abc import Container, Iterator, Mapping
 
 from flatout.edits.reading.dataflow import pairs
-from flatout.edits.reading.purity.pure_calls import IN_PLACE_METHODS, MAKERS, NUMBER_BUILTINS
+from flatout.edits.reading.effects.pure_calls import IN_PLACE_METHODS, MAKERS, NUMBER_BUILTINS
 from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["DEEP", "HELD", "NUMBERS", "OWN", "FreshValues", "root_name"]

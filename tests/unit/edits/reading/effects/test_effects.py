@@ -1,7 +1,7 @@
 """Whether code has an effect besides its value: what is pure, and what is left with the reason that names it.
 
-Modules: flatout.edits.reading.purity.operator_classes, flatout.edits.reading.purity.pure_calls,
-flatout.edits.reading.purity.set_attributes.
+Modules: flatout.edits.reading.effects.operator_classes, flatout.edits.reading.effects.pure_calls,
+flatout.edits.reading.effects.set_attributes.
 """
 
 import ast
@@ -10,7 +10,7 @@ from textwrap import dedent, indent
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.purity.effects import Effects
+from flatout.edits.reading.effects.effects import Effects
 
 HEAD = """\
 import collections, copy, itertools, json, math, operator, random, time

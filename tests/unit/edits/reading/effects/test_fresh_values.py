@@ -5,7 +5,7 @@ import ast
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.purity.fresh_values import DEEP, HELD, NUMBERS, OWN, FreshValues, root_name
+from flatout.edits.reading.effects.fresh_values import DEEP, HELD, NUMBERS, OWN, FreshValues, root_name
 
 HEAD = "import collections, copy\nimport numpy as np\nimport torch\n"
 
