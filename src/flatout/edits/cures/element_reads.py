@@ -83,7 +83,7 @@ class Reads:
         """Return whether an item may be a number: what it is used for, and what it is picked by."""
         index = each.node.slice
         number = isinstance(index, ast.Name) and self.anchor_of(index) is each.anchor
-        return self.means_the_same(each.node) and (number or self.numbers.is_whole(index))
+        return self.means_the_same(each.node) and (number or self.numbers.is_counted(index))
 
     def means_the_same(self, node: ast.expr) -> bool:
         """Return whether a use of an element gives the same for a number."""
@@ -107,7 +107,7 @@ class Reads:
         if not isinstance(place.ctx, ast.Load) or not isinstance(place.value, ast.Name):
             return False
         parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
-        known = [self.numbers.is_whole(each) or self.anchor_of(each) is anchor for each in parts]
+        known = [self.numbers.is_counted(each) or self.anchor_of(each) is anchor for each in parts]
         return all(known) and self.loops.keeps(place.value.id, anchor)
 
     def _is_beside(self, node: ast.expr, other: ast.expr) -> bool:

@@ -105,8 +105,9 @@ def _written(loops: LoopsOf, reads: Reads) -> Iterator[Written]:
 def _holds(loops: LoopsOf, reads: Reads, written: Written) -> bool:
     """Return whether what is written to is written where numbers say, with the reads that are left."""
     numbers = Numbers(loops)
+    is_known = numbers.is_counted if written.by_elements else numbers.is_whole
     parts = [part for node in written.items for part in _parts(node)]
-    if not all(reads.anchor_of(part) is written.anchor or numbers.is_whole(part) for part in parts):
+    if not all(reads.anchor_of(part) is written.anchor or is_known(part) for part in parts):
         return False
     return isinstance(written.whole, ast.Name) or reads.is_quiet(ast.walk(written.anchor), written.anchor)
 

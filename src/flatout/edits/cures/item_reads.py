@@ -48,7 +48,7 @@ def items_in_loops(loops: LoopsOf, elements: dict[str, ast.stmt]) -> list[Item]:
         anchor = loops.outermost(node)
         if anchor is not None and isinstance(node.slice, ast.Name) and node.slice.id in elements:
             anchor = elements[node.slice.id]
-        elif not numbers.is_whole(node.slice):
+        elif not numbers.is_counted(node.slice):
             anchor = None
         if anchor is not None and node in ast.walk(anchor) and _is_plain(loops, node.value.id, anchor):
             found.append(Item(node, anchor))

@@ -25,6 +25,7 @@ _IN_PLACE = frozenset({"fill_", "zero_"})
 _HANDED_ON = frozenset({"float", "int", "len", "print", "str"})
 _HOOKS = frozenset({"__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__slots__", "__init_subclass__"})
 _SETS = frozenset({"setattr", "delattr", "__dict__", "vars"})
+_BY_NAME = frozenset({"attrgetter", "getattr", "register_buffer", "register_parameter"})
 _PLAIN_BASES = ("object", "torch.nn.Module")
 
 
@@ -67,6 +68,10 @@ def _is_named_otherwise(project: Project, name: str) -> bool:
         if word in _SETS | _HOOKS or (isinstance(node, ast.Constant) and node.value == name):
             return True
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            return True
+    for _, call in project.nodes(ast.Call):
+        asked = ast.unparse(call.func).rpartition(".")[2] in _BY_NAME
+        if asked and not any(isinstance(each, ast.Constant) and type(each.value) is str for each in call.args):
             return True
     classes = [each for _, each in project.nodes(ast.ClassDef)]
     fields = [inner for each in classes for inner in each.body if isinstance(inner, ast.Assign | ast.AnnAssign)]

@@ -14,7 +14,7 @@ from flatout.edits.cures.elements.whole_numbers import Numbers
 __all__ = ["is_quiet", "until_last"]
 
 _PLAIN = (
-    ast.Constant | ast.Tuple | ast.BoolOp | ast.If | ast.IfExp | ast.Pass | ast.Break | ast.Continue | ast.Expr
+    ast.Constant | ast.Tuple | ast.ListComp | ast.GeneratorExp | ast.BoolOp | ast.If | ast.IfExp | ast.Pass | ast.Break | ast.Continue | ast.Expr
     | ast.expr_context | ast.operator | ast.unaryop | ast.boolop | ast.cmpop
 )  # fmt: skip
 _REPEATED = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -36,13 +36,28 @@ def _in_order(node: ast.AST) -> Iterator[list[ast.AST]]:
     inner: Iterable[ast.AST] = ast.iter_child_nodes(node)
     if isinstance(node, ast.Assign):
         inner = (node.value, *node.targets)
-    elif isinstance(node, ast.IfExp):
-        inner = (node.test, node.body, node.orelse)
+    elif isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.Compare):
+        first, rest = _asked(node)
+        yield from (part for each in first for part in _in_order(each))
+        yield [node]
+        yield from (part for each in rest for part in _in_order(each))
+        return
     elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
         inner = (node.target.value, node.target.slice, node.value)
     for each in inner:
         yield from _in_order(each)
     yield [node, node.target] if isinstance(node, ast.AugAssign) else [node]
+
+
+def _asked(node: ast.If | ast.IfExp | ast.BoolOp | ast.Compare) -> tuple[list[ast.expr], list[ast.AST]]:
+    """Return what is asked for its truth, or compared, before the rest runs, and the rest."""
+    if isinstance(node, ast.If):
+        return [node.test], [*node.body, *node.orelse]
+    if isinstance(node, ast.IfExp):
+        return [node.test], [node.body, node.orelse]
+    if isinstance(node, ast.BoolOp):
+        return node.values[:1], [*node.values[1:]]
+    return [node.left, node.comparators[0]], [*node.comparators[1:]]
 
 
 def is_quiet(loops: LoopsOf, nodes: Iterable[ast.AST], knows: _Knows, counts: _Knows) -> bool:

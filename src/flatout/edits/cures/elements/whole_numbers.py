@@ -36,6 +36,11 @@ class Numbers:
         """Return whether an expression is a whole number, and neither True nor False."""
         return self._is_number(node, frozenset(), real=False)
 
+    def is_counted(self, node: ast.expr) -> bool:
+        """Return whether an expression is a whole number that is found without running code of the user's."""
+        runs = any(isinstance(each, ast.Call | ast.Subscript) for each in ast.walk(node))
+        return not runs and self.is_whole(node)
+
     def is_real(self, node: ast.expr) -> bool:
         """Return whether an expression is a number of Python's, so that adding to it changes nothing in place."""
         return self._is_number(node, frozenset(), real=True)
