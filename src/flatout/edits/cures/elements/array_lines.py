@@ -33,7 +33,7 @@ class _Names:
     def of(self, anchor: ast.stmt, kind: str, whole: str) -> str:
         root = whole.partition("(")[0]  # `x.view` of `x.view(-1)`
         root = root.rpartition(".")[0] if root != whole else root
-        stem, key, number = f"{kind}_of_{root.rpartition('.')[2]}", (anchor, kind, whole), 1
+        stem, key, number = f"{kind}_{root.rpartition('.')[2]}", (anchor, kind, whole), 1
         wanted = stem
         while key not in self.taken and fresh_name(self.source, wanted) in self.taken.values():
             number += 1
@@ -56,15 +56,15 @@ def put_in(source: SourceFile, changes: TextChanges, reads: Reads, written: list
         made: dict[str, str] = {}
         for element in [each for each in reads.elements if each.anchor is anchor]:
             text = changes.text(element.whole)
-            kind = "elements" if is_flat(element.whole) else "numbers"
+            kind = "elements_of" if is_flat(element.whole) else "numbers_of"
             made[names.of(anchor, kind, ast.unparse(element.whole))] = text
             changes.replace(element.whole, names.of(anchor, kind, ast.unparse(element.whole)))
         for item in [each for each in reads.items if each.anchor is anchor]:
-            made[names.of(anchor, "numbers", item.whole)] = item.whole
-            changes.replace(item.node.value, names.of(anchor, "numbers", item.whole))
+            made[names.of(anchor, "numbers_of", item.whole)] = item.whole
+            changes.replace(item.node.value, names.of(anchor, "numbers_of", item.whole))
         arrays: list[tuple[str, Written]] = []
         for each in [each for each in written if each.anchor is anchor]:
-            name = names.of(anchor, "array", ast.unparse(each.whole))
+            name = names.of(anchor, "array_of", ast.unparse(each.whole))
             arrays.append((name, each))
             for place in each.items:
                 changes.replace(place.value, name)

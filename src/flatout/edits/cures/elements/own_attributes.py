@@ -41,7 +41,9 @@ def values_of_own(loops: LoopsOf, node: ast.expr) -> list[tuple[SourceFile, ast.
     root = given[0].arg
     if ast.unparse(node.value) != root or root != "self" or loops.stored(root) or root in loops.unfollowed:
         return []
-    if not _is_plain_class(loops.project, source, around) or _is_named_otherwise(loops.project, node.attr):
+    if node.attr.startswith("__") or not _is_plain_class(loops.project, source, around):
+        return []
+    if _is_named_otherwise(loops.project, node.attr):
         return []
     stored = [pair for pair in loops.project.nodes(ast.Attribute) if pair[1].attr == node.attr]
     values = _values(loops.project, node.attr)

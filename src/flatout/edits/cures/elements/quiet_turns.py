@@ -14,8 +14,8 @@ from flatout.edits.cures.elements.whole_numbers import Numbers
 __all__ = ["is_quiet", "until_last"]
 
 _PLAIN = (
-    ast.Constant | ast.Tuple | ast.ListComp | ast.GeneratorExp | ast.BoolOp | ast.If | ast.IfExp | ast.Pass | ast.Break | ast.Continue | ast.Expr
-    | ast.expr_context | ast.operator | ast.unaryop | ast.boolop | ast.cmpop
+    ast.Constant | ast.Tuple | ast.ListComp | ast.GeneratorExp | ast.BoolOp | ast.If | ast.IfExp | ast.Pass | ast.Break
+    | ast.Continue | ast.Expr | ast.expr_context | ast.operator | ast.unaryop | ast.boolop | ast.cmpop
 )  # fmt: skip
 _REPEATED = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _ADDS = ("add", "append")

@@ -16,17 +16,20 @@ __all__ = ["torch_name", "unsuited"]
 _TRACED = (
     "torch.jit", "torch.onnx", "torch.export", "torch.func", "torch.fx", "torch.compile", "torch._", "torch.vmap",
     "torch.autograd.functional", "torch.autograd.forward_ad", "torch.overrides", "torch.utils._", "functorch",
-    "torch.nn.utils.stateless", "torch.compiler", "torch.utils.mobile_optimizer",
+    "torch.nn.utils.stateless", "torch.utils.mobile_optimizer",
+    "torch.ao", "torch.quantization", "torch.distributed.pipelining",
 )  # fmt: skip
 _TRACING_WORDS = frozenset({
     "add_graph", "compile", "make_fx", "vmap", "log_graph", "to_torchscript", "to_onnx", "torch_compile",
     "symbolic_trace", "jit_mode_eval", "dynamo_backend", "torchdynamo", "FlopCountAnalysis", "torch_dispatch",
-    "__torch_function__", "__torch_dispatch__",
+    "__torch_function__", "__torch_dispatch__", "create_feature_extractor", "torch_tensorrt", "torch2trt", "openvino",
+    "nncf", "fvcore",
 })  # fmt: skip
 _OTHER_MEMORY = frozenset({
     "resize_", "resize_as_", "set_", "set_data", "t_", "squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_",
     "as_strided_", "swap_tensors", "share_memory_", "share_memory", "untyped_storage", "storage", "typed_storage",
 })  # fmt: skip
+_SEEN = frozenset({"_version"})  # the writes of arrays are not counted in it
 _AT_ANY_TIME = frozenset({"__del__", "finalize"})
 _WARNED = frozenset({"errstate", "seterr"})
 _SENT = frozenset({"put", "put_nowait", "send"})
@@ -80,6 +83,8 @@ def _said_of(project: Project, node: ast.AST, word: str) -> Iterator[str]:
     is_sent = word in _SENT and "multiprocessing" in project.mentions
     if not isinstance(node, ast.Name | ast.keyword) and (word in _OTHER_MEMORY or is_sent):
         yield f"`{word}` may give a tensor other memory"
+    if word in _SEEN:
+        yield f"`{word}` does not show what arrays write"
     if word in _AT_ANY_TIME:
         yield f"`{word}` may run between any two lines"
     if word in _WARNED:

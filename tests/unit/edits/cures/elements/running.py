@@ -1,4 +1,4 @@
-"""Whole scripts with an edit of their elements, run before and after: what they print, and the error that they end with."""
+"""Whole scripts, run before and after their elements are edited: what they print, and the error that they end with."""
 
 import contextlib
 import io

@@ -32,7 +32,7 @@ def kept(folder, text):
         "    def show(self):\n        print(self.count, self.count.sum(1), self.count.shape)\n",
         "    def reset(self):\n        self.count.zero_()\n        self.count[0] = 3\n",
         "    def reset(self):\n        self.count = torch.ones(3)\n",
-        "    def mean(self):\n        part = self.count / self.count.sum()\n        return part, self.count[0].item()\n",
+        "    def mean(self):\n        k = self.count / self.count.sum()\n        return k, self.count[0].item()\n",
         "    def floats(self):\n        return self.count.float()\n",
         "\nm = Meter()\nprint(m.count.tolist(), float(m.count[1]), f'{m.count}')\n",
     ],

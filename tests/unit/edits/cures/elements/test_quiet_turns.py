@@ -1,4 +1,4 @@
-"""What a turn does before the last use of its elements: nothing but numbers, or something that may write to a tensor."""
+"""What a turn does before the last use of its elements: nothing but numbers, or what may write to a tensor."""
 
 import ast
 
@@ -26,7 +26,8 @@ def quiet(folder, text):
     ["int(x)", "print(int(x))", "own.append(int(x))", "own.append((n, float(x)))", "n += 1\nint(x)",
      "total += n / 2\nint(x)", "if x == 2:\n    change(a)", "if n > 3 and not x == 2:\n    pass", "k = n + 1\nint(x)",
      "n = int(x)\nchange(a)", "for j in range(3):\n    n += int(x)", "given[0] = int(x)", "if x:\n    int(x)",
-     "y = 3 if x else 4", "print(given, int(x))", "if x == 2 and given:\n    pass", "own.append([int(x) for j in range(3)])"],
+     "y = 3 if x else 4", "print(given, int(x))", "if x == 2 and given:\n    pass",
+     "own.append([int(x) for j in range(3)])"],
 )  # fmt: skip
 def test_nothing_else_runs_first(tmp_path, text):
     assert quiet(tmp_path, text)

@@ -12,8 +12,9 @@ HEAD = "import torch\nimport re\n"
     "line",
     [
         "torch.jit.trace(net, x)", "from torch.jit import script", "torch.compile(f)", "net.compile()",
-        "from torch.fx.experimental.proxy_tensor import make_fx", "torch.func.vmap(f)", "torch.onnx.export(net, x, 'a')",
-        "writer.add_graph(net, x)", "x.resize_(3)", "torch.cat(x, out=y)", "x.set_(y)", "x.data = y", "x.t_()",
+        "from torch.fx.experimental.proxy_tensor import make_fx", "torch.func.vmap(f)",
+        "torch.onnx.export(net, x, 'a')", "writer.add_graph(net, x)", "x.resize_(3)", "torch.cat(x, out=y)",
+        "x.set_(y)", "x.data = y", "x.t_()", "x._version",
         "getattr(x, 'resize_')", "torch.zeros = f", "torch.Tensor.__eq__ = f", "setattr(torch, 'zeros', f)",
         "from other import *", "import builtins", "exec(x)", "np.seterr(all='raise')", "type = 3",
         "import warnings\nwarnings.simplefilter('error')", "def all(x): pass", "import multiprocessing\nq.put(x)",
