@@ -6,20 +6,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.edits.scripts import edited
+from tests.unit.edits.cures.elements.running import HEAD, edited_elements, is_edited_alike
 
-from flatout.edits.cures import element_reads, item_reads
-
-HEAD = "import torch\n"
-
-
-def written(folder, text):
-    return edited(folder, "element-writes", HEAD + text)
+from flatout.edits.cures import element_reads
 
 
 def run(text, *arguments):
     names = {}
-    exec(HEAD + text, names)
+    exec(text.replace("  # <<", ""), names)
     return names["f"](*arguments)
 
 
@@ -66,6 +60,8 @@ def f(a, b):
 def f(a, b):
     m = torch.zeros(9, 9)
     for x, y in zip(a.view(-1), b.view(-1)):
+        if x == 8:
+            continue
         m[x, y] += 1  # <<
     return m.tolist()
 """,
@@ -78,35 +74,34 @@ def f(a, b):
             count[int(a[i])] += 1
     return right, sum(1 for i in range(len(a)) if int(b[i]) > 3 and a[i] != b[-1 - i])
 """,
-    """
-def f(a, b):
-    found = []
-    for label in b:
-        order = torch.argsort(a)
-        hits = 0
-        for rank, j in enumerate(order, 1):
-            if a[j] == label:  # <<
-                hits += 1
-                found.append(hits / rank)
-    return found
-""",
 ]
 
 
 @pytest.mark.parametrize("text", ALIKE)
 def test_what_means_the_same_is_read_as_numbers(tmp_path_factory, text):
-    after, left = written(tmp_path_factory.mktemp("reads"), text)
+    after, left = edited_elements(tmp_path_factory.mktemp("reads"), text)
     assert left == ""
-    assert ".tolist()" in after.replace("m.tolist()", "")
+    assert ".numpy()\n" in after
 
     @settings(max_examples=30)
-    @given(st.lists(st.integers(0, 8), min_size=1, max_size=12), st.randoms(use_true_random=False))
-    def alike(numbers, chance):
+    @given(
+        st.lists(st.integers(0, 8), min_size=1, max_size=12),
+        st.randoms(use_true_random=False),
+        st.sampled_from([torch.int64, torch.int64, torch.int32, torch.float32]),
+    )
+    def alike(numbers, chance, dtype):
         a = torch.tensor(numbers)
-        b = torch.tensor([chance.randint(0, 8) for _ in numbers])
-        assert run(text, a, b) == run(after, a, b)
+        b = torch.tensor([chance.randint(0, 8) for _ in numbers], dtype=dtype)
+        assert tried(HEAD + text, a, b) == tried(after, a, b)
 
     alike()
+
+
+def tried(text, *arguments):
+    try:
+        return run(text, *arguments)
+    except (IndexError, TypeError) as error:  # what no tensor is indexed by
+        return type(error)
 
 
 def test_what_may_be_a_list_is_asked_at_run_time(tmp_path):
@@ -114,21 +109,97 @@ def test_what_may_be_a_list_is_asked_at_run_time(tmp_path):
         "def f(a, b):\n    n = 0\n    for x, y in zip(a.view(-1), b):\n"
         "        if x == y:  # <<\n            n += 1\n    return n\n"
     )
-    after, _ = written(tmp_path, text)
-    assert "(b.tolist() if isinstance(b, torch.Tensor) and b.dim() == 1 and b.dtype in (torch.int64" in after
+    after, _ = edited_elements(tmp_path, text)
+    assert "    for each in (elements_of_a, numbers_of_b)\n" in after
     a = torch.tensor([1, 2, 3])
-    assert run(after, a, [1, 2, 4]) == run(after, a, torch.tensor([1, 2, 4])) == run(text, a, [1, 2, 4]) == 2
+    assert run(after, a, [1, 2, 4]) == run(after, a, torch.tensor([1, 2, 4])) == run(HEAD + text, a, [1, 2, 4]) == 2
 
 
-def test_bytes_and_rows_stay_tensors(tmp_path):
-    text = "def f(a, b):\n    for x in a.view(-1):\n        if x == -1:  # <<\n            return 1\n    return 0\n"
-    after, _ = written(tmp_path, text)
-    masks = torch.tensor([255, 1], dtype=torch.uint8)
-    assert run(after, masks, None) == run(text, masks, None) == 1
-    text = "def f(a, b):\n    return [float(a[i]) for i in range(2)]  # <<\n"
-    after, _ = written(tmp_path, text)
-    column = torch.ones(2, 1)
-    assert run(after, column, None) == run(text, column, None) == [1.0, 1.0]
+PLAIN = """
+def f(a, b):
+    n = 0
+    for x, y in zip(a.view(-1), b):
+        if x {} y:  # <<
+            n += 1
+    return n
+print(f({}, {}))
+"""
+PAIRS = {
+    "float32 and Python's own": (">=", "torch.tensor([0.7, 0.1])", "[0.7, 0.1]"),
+    "float32 and float64 of NumPy's": ("==", "torch.tensor([0.7, 0.1])", "np.array([0.7, 0.1])"),
+    "float32 and bfloat16": ("==", "torch.tensor([0.7, 0.1])", "torch.tensor([0.7, 0.1], dtype=torch.bfloat16)"),
+    "float32 and float16": (">", "torch.tensor([0.7, 0.1])", "torch.tensor([0.7, 0.1], dtype=torch.float16)"),
+    "int64 and uint8": ("==", "torch.tensor([-1, 256])", "torch.tensor([255, 0], dtype=torch.uint8)"),
+    "int64 and float32": ("==", "torch.tensor([16777217])", "torch.tensor([16777216.0])"),
+    "int64 and fractions": ("==", "torch.tensor([1, 3])", "[__import__('fractions').Fraction(1)]"),
+    "int64 and int64": ("!=", "torch.tensor([1, 3, 4])", "torch.tensor([3, 1, 4])"),
+    "rows": ("==", "torch.tensor([1, 3, 4])", "torch.tensor([[3], [1], [4]])"),
+    "what is trained": ("==", "torch.ones(3, requires_grad=True)", "torch.ones(3)"),
+    "sparse": ("==", "torch.ones(3, dtype=torch.int64)", "torch.ones(3, dtype=torch.int64).to_sparse()"),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_all_that_is_compared_becomes_numbers_or_nothing_does(tmp_path, name):
+    assert is_edited_alike(tmp_path, PLAIN.format(*PAIRS[name]))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "total += x",  # in float32
+        "if x > 20_000_000: total += 1",  # float32 may not have it
+        "kept.append(x.item())",  # of a list of arrays, what is read as before has to have it
+        "if x > 0.1: total += 1",
+        "seen[x] += 1",  # of a dictionary, by the tensor itself
+        "total += f(x, 1)",
+        "kept.append(x)",
+        "if x == y: total += 1",
+        "if x is y: total += 1",
+        "total += x == 1",
+        "x += 1",
+        "if torch.is_tensor(x): total += 1",
+        "if x in seen: total += 1",
+        "change(); total += int(x)",  # may write to the tensor first
+        "k = board.turn; total += int(x)",
+        "k = ring[0]; total += int(x)",
+        "kept[0] += 1; total += int(x)",
+        "row += 1; total += int(x)",  # may be a row of the tensor
+        "kept.append(lambda: int(x))",
+    ],
+)
+def test_what_may_differ_stays_a_tensor(tmp_path, use):
+    text = f"def f(a, b, kept, seen, row):\n    for x in a.view(-1):  # <<\n        {use}\n    return total\n"
+    after, left = edited_elements(tmp_path, text)
+    assert after == ""
+    assert "are not found" in left
+
+
+HEADS = {
+    "walked behind": ("for t, k in zip(a.view(-1), changing(a)):", False),
+    "walked before": ("for k, t in zip(changing(a), a.view(-1)):", False),  # made before the other is
+    "walked before, by its name": ("for k, t in zip(names, a.view(-1)):", True),
+    "counted": ("for k, t in enumerate(a.view(-1), 1):", True),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_of_loops_that_run_other_code_after_an_element_is_read(tmp_path, name):
+    head, is_edited = HEADS[name]
+    text = f"""
+def changing(a):
+    for k in range(3):
+        a.add_(1)
+        yield k
+def f(a, names):
+    out = []
+    {head}
+        out.append(int(t))  # <<
+    return out
+a = torch.zeros(3, dtype=torch.int64)
+print(f(a, changing(a)))
+"""
+    assert is_edited_alike(tmp_path, text) == is_edited
 
 
 SEEN = """
@@ -155,110 +226,56 @@ ALIAS = SEEN.replace(
 
 @pytest.mark.parametrize("text", [SEEN, ALIAS])
 def test_what_a_turn_writes_is_seen_by_the_next(tmp_path, text):
-    after, _ = written(tmp_path, text)
+    after, left = edited_elements(tmp_path, text)
+    assert left == ""
     over = [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
-    assert run(after or text, over, None) == run(text, over, None) == [0, 2]
+    assert run(after, over, None) == run(HEAD + text, over, None) == [0, 2]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        "total += x",  # in float32
-        "if x > 20_000_000: total += 1",  # float32 may not have it
-        "kept.append(x.item())",  # of a list of arrays, what is read as before has to have it
-        "if x > 0.1: total += 1",  # a number that float32 does not have
-        "seen[x] += 1",  # of a dictionary, by the tensor itself
-        "total += f(x, 1)",
-        "kept.append(x)",
-        "if x == y: total += 1",
-        "total += x == 1",
-        "x += 1",
-        "if torch.is_tensor(x): total += 1",
-        "if x in seen: total += 1",
-    ],
-)
-def test_what_may_differ_stays_a_tensor(tmp_path, use):
-    after, left = written(tmp_path, f"def f(a, b):\n    for x in a.view(-1):  # <<\n        {use}\n    return total\n")
-    assert after == ""
-    assert "are not found" in left
-
-
-def test_items_of_lists_and_tables_are_read_as_before(tmp_path):
-    text = """
-def f(a, b):
-    n = 0
-    for i in range(2):
-        if a[i] == b[i]:  # <<
-            n += 1
-    return n
+AS_INDEX = """
+class Table:
+    def __getitem__(self, i):
+        return i.item() * 2
+class Shifted(torch.Tensor):
+    def __getitem__(self, i):
+        return torch.Tensor.__getitem__(self, (int(i) + 1) % 3)
+def f(a, table):
+    out = []
+    for x in a.view(-1):
+        out.append(table[x])  # <<
+    return [each.item() if hasattr(each, "item") else each for each in out]
+print(f({}, {}))
 """
-    after, _ = written(tmp_path, text)
-    assert "numbers_of_a = a.tolist() if isinstance(a, torch.Tensor) and a.dim() == 1 and a.dtype in" in after
-    for a, b in (([1, 2], [1, 3]), (torch.tensor([1, 2]), [1, 3]), ({0: 1, 1: 2}, {0: 1, 1: 2})):
-        assert run(after, a, b) == run(text, a, b)
-    with pytest.raises(RuntimeError, match="ambiguous"):
-        run(after, torch.eye(2), torch.eye(2))
+TABLES = {
+    "a tensor": ("torch.tensor([2, 0, -1])", "torch.tensor([5.0, 6.0, 7.0])"),
+    "a list": ("torch.tensor([2, 0, -1])", "[5, 6, 7]"),
+    "a dictionary by its numbers": ("torch.tensor([2, 0])", "{2: 5, 0: 6}"),
+    "a dictionary with others": ("torch.tensor([2, 0])", "__import__('collections').defaultdict(int, {2: 5})"),
+    "a table of the user's": ("torch.tensor([2, 0])", "Table()"),
+    "a tensor of the user's": ("torch.tensor([2, 0])", "torch.arange(3).as_subclass(Shifted)"),
+    "by bytes": ("torch.tensor([1, 1, 0], dtype=torch.uint8)", "torch.tensor([5.0, 6.0, 7.0])"),
+    "by numbers with a fraction": ("torch.tensor([1.0, 0.0])", "torch.tensor([5.0, 6.0, 7.0])"),
+    "out of range": ("torch.tensor([2, 0])", "torch.tensor([5.0])"),
+}
 
 
-@pytest.mark.parametrize(
-    "turn",
-    [
-        "a[i] = 0",
-        "a.zero_()",
-        "change()",
-        "self.step()",
-        "a = a + 1",
-        "c = a[1:]\n        c += 1",
-        "b[i] = 1",  # may be the same memory
-        "held.values[i] = 1",
-        "a += 1",
-        "yield i",
-        "n += a[i]",
-        "seen.append(a[i])",
-    ],
-)
-def test_items_of_what_a_turn_may_change_stay_tensors(tmp_path, turn):
-    text = f"def f(a, b):\n    for i in range(2):\n        {turn}\n        if a[i] == 3:  # <<\n            print(i)\n"
-    after, _ = written(tmp_path, text)
-    assert after == "" or turn == "seen.append(a[i])"
+@pytest.mark.parametrize("name", TABLES)
+def test_what_elements_are_an_index_of_is_asked_at_run_time(tmp_path, name):
+    assert is_edited_alike(tmp_path, AS_INDEX.format(*TABLES[name]))
 
 
 def test_an_element_that_is_read_behind_the_loop_stays_a_tensor(tmp_path):
-    after, _ = written(tmp_path, "def f(a):\n    for x in a.view(-1):  # <<\n        int(x)\n    return x\n")
+    after, _ = edited_elements(tmp_path, "def f(a):\n    for x in a.view(-1):  # <<\n        int(x)\n    return x\n")
     assert after == ""
 
 
 def test_loops_over_lists_alone_are_no_reason_to_change_a_line(tmp_path):
-    after, _ = written(tmp_path, "def f(a):\n    for x in a:\n        if x == 3:  # <<\n            break\n")
+    after, _ = edited_elements(tmp_path, "def f(a):\n    for x in a:\n        if x == 3:  # <<\n            break\n")
     assert after == ""
-    assert not element_reads._is_flat(ast.parse("a.view(2, -1)", mode="eval").body)
-    assert item_reads.is_plain_tensor("torch", "a", "a").startswith("isinstance(a, torch.Tensor) and a.dim() == 1")
-
-
-MY_METHOD = """
-class Seen:
-    def add(self, table):
-        table[0] = 3
-
-
-def f(a, seen):
-    found = []
-    for i in range(len(a)):
-        seen.add(a)
-        if a[i] == 3:  # <<
-            found.append(i)
-    return found
-"""
-
-
-def test_a_method_of_the_user_s_may_do_anything_whatever_its_name(tmp_path):
-    after, _ = written(tmp_path, MY_METHOD)
-    assert after == ""
-    after, _ = written(tmp_path, MY_METHOD.replace("seen.add(a)", "seen.append(i)"))
-    assert "numbers_of_a[i] == 3" in after
+    assert not element_reads.is_flat(ast.parse("a.view(2, -1)", mode="eval").body)
 
 
 def test_a_function_of_the_user_s_with_the_name_of_python_s_own_is_another_one(tmp_path):
     text = "def int(x):\n    return x\n\n\ndef f(a, b):\n    return [int(x) for x in torch.argsort(a)]  # <<\n"
-    after, _ = written(tmp_path, text)
+    after, _ = edited_elements(tmp_path, text)
     assert after == ""
