@@ -252,7 +252,7 @@ def _written(project: Project, source: SourceFile, found: Sequence[tuple[_Lookup
             same = [each for each in made.values() if each.loop.start is loop.start and each.loop.lists == loop.lists]
             tested = same[0].is_plain if same and loop.lists else ""  # the same test
             types = "" if loop.lists else names.new(f"types_of_{last}")
-            made[key] = _Made(lookup.list, tested or names.new(f"{last}_is_plain"), types, {}, loop, bool(tested))
+            made[key] = _Made(lookup.list, tested or names.new(f"plain_{last}"), types, {}, loop, bool(tested))
         of_kinds = made[key].of_kinds
         if lookup.kind not in of_kinds:
             wanted = {"count": "counts", "index": "places", "in": "set"}[lookup.kind]

@@ -16,10 +16,10 @@ from flatout.edits.cures.rows.row_names import bound_in, is_read_outside
 from flatout.edits.cures.rows.row_results import RowResult, refused_result, row_results
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.called_functions import called_at
+from flatout.edits.reading.effects.caught_errors import caught_at
 from flatout.edits.reading.effects.operator_classes import SEES_ALL, operators
 from flatout.edits.reading.effects.pure_calls import words
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.caught_errors import caught_at
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit, with_import
