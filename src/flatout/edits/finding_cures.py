@@ -17,7 +17,6 @@ from flatout.edits.cures.forward.fused_attention import as_fused_attention
 from flatout.edits.cures.forward.needless_copies import by_broadcast, without_copy
 from flatout.edits.cures.forward.repeated_calls import with_earlier_outputs
 from flatout.edits.cures.forward.shorter_batches import cut_to_longest
-from flatout.edits.cures.kept_files.decoded_once import decoded_once
 from flatout.edits.cures.list_lookups import by_dictionaries
 from flatout.edits.cures.needed_gradients import with_needed_inputs
 from flatout.edits.cures.pair_distances import without_differences
@@ -110,7 +109,6 @@ EDITS: Mapping[str, FindingEdit] = {
     "earlier-outputs": _tried(with_earlier_outputs, "the outputs of the first pass, detached"),
     "fused-attention": _tried(as_fused_attention, "scaled_dot_product_attention", equivalence=_ROUNDING),
     "seldom-work": _tried(into_branch, "work done only where the branch that uses it is taken"),
-    "kept-files": _tried(decoded_once, "a file that is read again decoded once"),
     "read-later": _tried(read_later, "values kept on the device and read together"),
 }
 """How the statement that a finding names is changed, by the names in `Rule.edits`."""

@@ -5,12 +5,11 @@ import io
 import tokenize
 from dataclasses import replace
 
-from flatout.edits.reading.blocks import block_of
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.rewrite import Unplaced
 
-__all__ = ["TextChanges", "fresh_name", "lift_out", "operand"]
+__all__ = ["TextChanges", "fresh_name", "operand"]
 
 
 class TextChanges:
@@ -168,21 +167,6 @@ class TextChanges:
             return list(tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline))
         except (tokenize.TokenError, SyntaxError):  # a block: its lines are not those of an expression
             return list(tokenize.generate_tokens(io.StringIO(text + "\n").readline))
-
-
-def lift_out(changes: TextChanges, first: ast.stmt, last: ast.stmt, line: str) -> list[str]:
-    """Write a line for statements that follow one another; return theirs, with what stands between, as written.
-
-    Raises:
-        Unplaced: one does not stand on lines of its own, or holds a string of several lines.
-    """
-    start, stop = changes._lines(first)[0], changes._lines(last)[1]
-    block = block_of(changes._source, first)
-    for each in block[block.index(first) : block.index(last) + 1]:
-        changes.written(each)
-    text = f"{changes._indent(start)}{line}"
-    changes._new.append((changes._starts[start], changes._starts[stop + 1] - 1, text))
-    return changes._source.lines[start : stop + 1]
 
 
 def operand(changes: TextChanges, node: ast.expr) -> str:

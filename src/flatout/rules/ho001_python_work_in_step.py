@@ -161,7 +161,6 @@ RULE = Rule(
         ("list-lookups",),
         ("element-writes",),
         ("whole-rows",),
-        ("kept-files",),
     ),
     fires_on=(
         example(step_ms=100, forward=30, backward=40, lines=_LINES),

@@ -21,9 +21,8 @@ each sample, a lookup that scans a list.
 
 Check whether the result is the same every epoch (then compute it once), whether less would do (decode smaller, read
 fewer columns), and whether a faster library does the same (for JPEG, simplejpeg decodes 1,040 images/s a core where
-PIL reaches 730). Look up in dictionaries and sets, not with `list.index` and `in` of a list. Decode a file once
-that several samples are cut from: `flatout tune` tries that. If the work can be vectorized, do it once for the whole
-batch instead of once for each sample.
+PIL reaches 730). Look up in dictionaries and sets, not with `list.index` and `in` of a list. If the work can be
+vectorized, do it once for the whole batch instead of once for each sample.
 
 ## When it is wrong
 
@@ -168,7 +167,7 @@ RULE = Rule(
     name="slow-sample-line",
     check=check,
     stage=_stage,
-    edits=(("element-writes",), ("list-lookups",), ("whole-rows",), ("kept-files",)),
+    edits=(("element-writes",), ("list-lookups",), ("whole-rows",)),
     fires_on=(
         example(step_ms=100, input=60, forward=30, lines=_MAIN),
         example(step_ms=100, input=40, forward=50, lines=_WORKER, loaders=(_WORKERS,)),

@@ -18,8 +18,7 @@ decoded pixels.
 ## What to do
 
 Compute the fixed part once (decode, resize, tokenize, normalize), keep it as one array in memory or in a memory-mapped
-file (`numpy.memmap`), and leave only the random part in `__getitem__`. `flatout tune` tries to decode a
-file once that several samples are cut from.
+file (`numpy.memmap`), and leave only the random part in `__getitem__`.
 
 ## When it is wrong
 
@@ -142,7 +141,6 @@ RULE = Rule(
     check=check,
     after=("io-wait-low-concurrency", "connection-per-sample", "remote-reads-unused"),
     after_at_same_line=True,
-    edits=(("kept-files",),),
     stage=_stage,
     takes_whole_stage=True,
     fires_on=(

@@ -19,8 +19,8 @@ Build the whole batch in one call on arrays instead of sample by sample. Put rem
 `DataLoader` with workers run it, or prefetch the next batch on a thread. A generator that an `IterableDataset` yields
 from, in a `DataLoader` with `batch_size=None`, is read ahead by `flatout tune` without another batch
 ([streams](../howto/streams.md)). It tries `compiled-python` for loops over numbers, `kept-reads` for files that are
-read in each epoch, files decoded once that are read again, and sets and dictionaries for lookups in a list. Where the
-line averages weights between two steps, it tries `state_dict()` without a deep copy.
+read in each epoch, and sets and dictionaries for lookups in a list. Where the line averages weights between two steps,
+it tries `state_dict()` without a deep copy.
 
 ## When it is wrong
 
@@ -110,7 +110,7 @@ RULE = Rule(
     code="IN008",
     name="hand-written-loader",
     check=check,
-    edits=(("state-copies",), ("list-lookups",), ("whole-rows",), ("kept-files",)),
+    edits=(("state-copies",), ("list-lookups",), ("whole-rows",)),
     fires_on=(
         example(step_ms=100, input=45, forward=30, lines=_GENERATOR),
         example(step_ms=100, input=45, forward=30, causes=Causes()),

@@ -17,7 +17,6 @@ alone, 777 with 4 workers, 3,041 with 16, and 12,400 with 64 threads that fetch 
 
 Read many samples at once: a thread pool in `__getitems__` or in `collate_fn` (64 threads are cheap), or more workers
 than cores. Open connections and files once, not for every sample; read large ranges rather than many small ones.
-`flatout tune` tries to decode a file once that several samples are cut from.
 
 ## When it is wrong
 
@@ -89,7 +88,6 @@ RULE = Rule(
     check=check,
     subsumes=("slow-sample-line",),
     after=("remote-reads-unused",),
-    edits=(("kept-files",),),
     stage=SAMPLES,
     fires_on=(
         example(step_ms=200, input=161, forward=30, loaders=(_LOADER,), lines=_LINES),

@@ -18,8 +18,7 @@ steps): at most 1.65x. The pictures were continuously dropped from memory, as if
 ## What to do
 
 Read less: smaller files (images resized once, 8 bits in place of floats), only the columns or parts that are used. Or
-read them once: keep them in memory if they fit, or on a local disk if they come over a network. `flatout
-tune` tries to decode a file once that several samples are cut from.
+read them once: keep them in memory if they fit, or on a local disk if they come over a network.
 
 ## When it is wrong
 
@@ -89,7 +88,6 @@ RULE = Rule(
     name="storage-bound",
     check=check,
     subsumes=("slow-sample-line",),
-    edits=(("kept-files",),),
     stage=READING,
     fires_on=(
         example(step_ms=200, input=161, forward=30, loaders=(_LOADER,), lines=_LINES, utilization=_reading(9e8)),

@@ -122,7 +122,7 @@ def test_text_files_and_errors_are_those_of_json(tmp_path_factory, data):
         change(data.draw, rows)
 
 
-@pytest.mark.parametrize("strange", STRANGE, ids=repr)
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: type(value).__name__)
 def test_what_has_the_bytes_of_a_known_value_is_no_known_value(tmp_path, strange):
     dump, dumps, _, _ = kept()
     for value in (

@@ -1,1 +1,0 @@
-"""A file that is read and decoded again for each sample, decoded once."""
