@@ -22,7 +22,6 @@ from flatout.edits.cures.needed_gradients import with_needed_inputs
 from flatout.edits.cures.pair_distances import without_differences
 from flatout.edits.cures.reductions import by_maximum, by_sums
 from flatout.edits.cures.row_lookups import by_rows, cut_once
-from flatout.edits.cures.rows.whole_rows import by_all_rows
 from flatout.edits.cures.seldom_penalties import every_eighth_time
 from flatout.edits.cures.seldom_work import into_branch
 from flatout.edits.cures.silent_hooks import without_hooks
@@ -94,7 +93,6 @@ EDITS: Mapping[str, FindingEdit] = {
     "element-writes": _tried(by_array, "elements of tensors read and written as plain numbers"),
     "state-copies": _tried(without_deepcopy, "state_dict() without a deep copy"),
     "list-lookups": _tried(by_dictionaries, "lookups in a list through a set or dictionary"),
-    "whole-rows": _tried(by_all_rows, "a loop over rows as one operation on all of them", weakest=_ROUNDING),
     "collect": _tried(collected, "pieces collected in a list"),
     "not-recorded": _tried(without_recording, "torch.no_grad() around what trains nothing", weakest=_ROUNDING),
     "early-rows": _tried(rows_before_layer, "rows picked before the layer", equivalence=_ROUNDING),

@@ -308,7 +308,7 @@ RULE = Rule(
     name="python-in-forward",
     check=check,
     after=("unchanging-work",),
-    edits=(("element-writes",), ("list-lookups",), ("whole-rows",)),
+    edits=(("element-writes",), ("list-lookups",)),
     fires_on=(
         example(step_ms=100, forward=50, backward=40, lines=(_forward(1.0, "numpy"), _forward(1.0, "torch"))),
         example(step_ms=100, forward=16, backward=20, lines=(_forward(1.0, "scipy"), _forward(2.0, "torch"))),

@@ -160,7 +160,6 @@ RULE = Rule(
         ("state-copies",),
         ("list-lookups",),
         ("element-writes",),
-        ("whole-rows",),
     ),
     fires_on=(
         example(step_ms=100, forward=30, backward=40, lines=_LINES),

@@ -167,7 +167,7 @@ RULE = Rule(
     name="slow-sample-line",
     check=check,
     stage=_stage,
-    edits=(("element-writes",), ("list-lookups",), ("whole-rows",)),
+    edits=(("element-writes",), ("list-lookups",)),
     fires_on=(
         example(step_ms=100, input=60, forward=30, lines=_MAIN),
         example(step_ms=100, input=40, forward=50, lines=_WORKER, loaders=(_WORKERS,)),

@@ -110,7 +110,7 @@ RULE = Rule(
     code="IN008",
     name="hand-written-loader",
     check=check,
-    edits=(("state-copies",), ("list-lookups",), ("whole-rows",)),
+    edits=(("state-copies",), ("list-lookups",)),
     fires_on=(
         example(step_ms=100, input=45, forward=30, lines=_GENERATOR),
         example(step_ms=100, input=45, forward=30, causes=Causes()),

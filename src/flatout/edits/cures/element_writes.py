@@ -21,7 +21,7 @@ from flatout.edits.cures.item_reads import is_of_torch
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of
 from flatout.edits.reading.called_functions import functions_at
-from flatout.edits.reading.effects.caught_errors import caught_at
+from flatout.edits.reading.error_handlers import caught_at
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit

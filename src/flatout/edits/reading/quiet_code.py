@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from flatout.edits.reading.called_functions import name_called
 from flatout.edits.reading.dataflow import Flow, pairs
-from flatout.edits.reading.effects.set_attributes import SetAttributes
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.own_meanings import own_operator
+from flatout.edits.reading.set_attributes import SetAttributes
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["COMPUTING", "SAME_VALUES", "appends_to_own", "is_builtin", "is_computing", "is_of_users", "loud"]

@@ -3,11 +3,31 @@
 import ast
 
 from flatout.edits.reading.dataflow import pairs
-from flatout.edits.reading.effects.pure_calls import is_pure_builtin, is_pure_function
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["SetAttributes"]
+
+_PLAIN = frozenset(
+    {"bool", "dict", "float", "frozenset", "int", "len", "list", "max", "min", "set", "str", "sum", "tuple"}
+)
+_TENSORS = frozenset(
+    f"{module}.{name}"
+    for module in ("torch", "numpy")
+    for name in (
+        "arange",
+        "array",
+        "empty",
+        "full",
+        "ones",
+        "ones_like",
+        "rand",
+        "randn",
+        "tensor",
+        "zeros",
+        "zeros_like",
+    )
+)
 
 
 class SetAttributes:
@@ -41,8 +61,8 @@ class SetAttributes:
         else:
             return
         if isinstance(value, ast.Call):
-            is_builtin = isinstance(value.func, ast.Name) and is_pure_builtin(value.func.id)
-            self.made |= set() if is_builtin or is_pure_function(source.names.dotted(value.func)) else {name}
+            is_builtin = isinstance(value.func, ast.Name) and value.func.id in _PLAIN
+            self.made |= set() if is_builtin or source.names.dotted(value.func) in _TENSORS else {name}
         elif isinstance(value, ast.Lambda):
             self.made.add(name)
         elif isinstance(value, ast.Name | ast.Attribute | ast.Subscript | ast.IfExp | ast.BoolOp | ast.Await):

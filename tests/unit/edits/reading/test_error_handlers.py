@@ -5,7 +5,7 @@ import ast
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.effects.caught_errors import caught_at
+from flatout.edits.reading.error_handlers import caught_at
 
 
 def caught(folder, text):

@@ -1,1 +1,0 @@
-"""Loops over the rows of a tensor, as one operation on all of them."""

@@ -1,0 +1,36 @@
+"""Attributes that are set to what may be called, in the ways that people write it."""
+
+import pytest
+from tests.unit.edits.scripts import project_of
+
+from flatout.edits.reading.set_attributes import SetAttributes
+
+HEAD = "import torch\nimport metrics\nclass Net(torch.nn.Module):\n    def __init__(self, given):\n        super().__init__()\n"
+
+
+def read(folder, line):
+    return SetAttributes(project_of(folder, train=f"{HEAD}        {line}\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [
+        ("self.norm = torch.nn.LayerNorm(4)", "made"),
+        ("self.norm = lambda x: x", "made"),
+        ("setattr(self, 'norm', given)", "made"),
+        ("self.norm = given", "handed"),
+        ("self.norm = given if given else None", "handed"),
+        ("metrics.norm = given", "on_modules"),
+        ("torch.Tensor.norm = given", "on_modules"),
+    ],
+)
+def test_what_may_be_called_by_that_name_is_known(tmp_path, line, where):
+    assert "norm" in getattr(read(tmp_path, line), where)
+
+
+@pytest.mark.parametrize(
+    "line", ["self.norm = torch.zeros(3)", "self.norm = 3", "self.norm = list(given)", "norm = given"]
+)
+def test_values_that_nobody_calls_are_none(tmp_path, line):
+    found = read(tmp_path, line)
+    assert "norm" not in found.made | found.handed | found.on_modules
