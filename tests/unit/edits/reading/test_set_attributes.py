@@ -5,7 +5,13 @@ from tests.unit.edits.scripts import project_of
 
 from flatout.edits.reading.set_attributes import SetAttributes
 
-HEAD = "import torch\nimport metrics\nclass Net(torch.nn.Module):\n    def __init__(self, given):\n        super().__init__()\n"
+HEAD = """\
+import torch
+import metrics
+class Net(torch.nn.Module):
+    def __init__(self, given):
+        super().__init__()
+"""
 
 
 def read(folder, line):
