@@ -171,7 +171,7 @@ class Threaded(Numbers):
     """Reads ahead by a thread of its own."""
 
     def __iter__(self):
-        ready = queue.Queue(4)
+        ready = queue.Queue()  # with room for all: a thread that waits for ever would be seen by other tests
         threading.Thread(target=self.fill, args=(ready,), daemon=True).start()
         while (sample := ready.get()) is not None:
             yield sample

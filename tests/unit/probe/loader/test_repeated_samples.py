@@ -164,7 +164,7 @@ def test_the_same_sample_every_time():
 def test_the_first_random_draw_and_what_comes_before_it(kind):
     found = look_at_samples(kind())
     assert not found.deterministic
-    assert found.prefix_share == pytest.approx(0.75, abs=0.08)
+    assert found.prefix_share == pytest.approx(0.75, abs=0.2)  # of time, on a machine that others use
     assert found.first_random is not None
     text = "random.random()" if kind is WithPython else "np.random.rand" if kind is WithNumpy else "# DRAW"
     assert (found.first_random.file, found.first_random.line) == (__file__, line_of(kind, text))

@@ -156,10 +156,12 @@ class TableScan:
         import pyarrow as pa
 
         types = fragment.types
-        own = {name: types[name] for name in self._read if name in types and types[name] != self._types[name]}
-        if not own:
-            return self._whole
-        return pa.schema([field.with_type(own.get(field.name, field.type)) for field in self._whole])
+        own = {name: types[name] for name in self._read if name in types}
+        fields = [field.with_type(own.get(field.name, field.type)) for field in self._whole]
+        if self._where is not None:  # which goes through all of them, those that are not read as nulls
+            fields = [field.with_type(_filterable(field.type)) for field in fields]
+        found = pa.schema(fields)
+        return self._whole if found == self._whole else found
 
     def _all_columns(self) -> Any:
         """Return a schema of all columns that any file has."""
@@ -360,3 +362,14 @@ def _field(name: str, kind: Any) -> Any:
     import pyarrow as pa
 
     return pa.field(name, kind)
+
+
+def _filterable(kind: Any) -> Any:
+    """Return a type of the same values whose rows Arrow can filter: it cannot those of views (pyarrow 26)."""
+    import pyarrow as pa
+
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    return pa.list_(_filterable(kind.value_type)) if pa.types.is_list(kind) else kind

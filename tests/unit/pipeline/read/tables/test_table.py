@@ -83,6 +83,17 @@ def test_rows_are_those_that_pyarrow_lists(place, table, kind, group, files, max
     assert same_rows(list(again), wanted)
 
 
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.list_(pa.string_view())], ids=str)
+@pytest.mark.parametrize("shuffle", [None, "window"])
+def test_columns_of_views_can_be_filtered(tmp_path, kind, shuffle):
+    values = [["a", None], None, ["ccc"], []] if pa.types.is_list(kind) else ["a", None, "a longer text than twelve", ""]
+    table = pa.table({"row": [0, 1, 2, 3], "text": pa.array(values, kind)})
+    folder = written(tmp_path, table, group=2, files=2, kind="arrow")
+    more = {} if shuffle is None else {"shuffle": shuffle}
+    got = flatout.table(folder, where=[("row", ">=", 1)], **more)
+    assert same_rows(list(got), rows_of(table.slice(1)))
+
+
 @settings(max_examples=examples(60))
 @given(tables(), st.integers(1, 4), st.sampled_from(["in memory", "mapped", "window"]))
 def test_a_batch_is_what_collating_its_rows_makes(place, table, size, way):
