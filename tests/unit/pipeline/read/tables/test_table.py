@@ -86,7 +86,9 @@ def test_rows_are_those_that_pyarrow_lists(place, table, kind, group, files, max
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.list_(pa.string_view())], ids=str)
 @pytest.mark.parametrize("shuffle", [None, "window"])
 def test_columns_of_views_can_be_filtered(tmp_path, kind, shuffle):
-    values = [["a", None], None, ["ccc"], []] if pa.types.is_list(kind) else ["a", None, "a longer text than twelve", ""]
+    values = (
+        [["a", None], None, ["ccc"], []] if pa.types.is_list(kind) else ["a", None, "a longer text than twelve", ""]
+    )
     table = pa.table({"row": [0, 1, 2, 3], "text": pa.array(values, kind)})
     folder = written(tmp_path, table, group=2, files=2, kind="arrow")
     more = {} if shuffle is None else {"shuffle": shuffle}
