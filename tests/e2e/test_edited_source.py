@@ -94,7 +94,7 @@ def test_edits_that_change_results_or_break_the_script_are_refused_by_name(proje
     before = picture(project.folder)
     words = [word for name, text in (("wrong.diff", WRONG), ("metric.diff", METRIC), ("broken.diff", BROKEN))
              for word in ("--only", diff(project, name, text, TOLD))]  # fmt: skip
-    ended, report = report_of(project, *words)
+    ended, report = report_of(project, *words, budget="230s")
     assert ended.code == 0, ended.err
     found = verdicts(report)
     assert found["wrong.diff"]["verdict"] == "RESULTS_DIFFER"
