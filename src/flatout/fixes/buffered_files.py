@@ -38,13 +38,13 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import Unwritten
 from flatout.fixes.core.fix import Fix, Unfit
+from flatout.fixes.core.line_costs import share_of_lines
 from flatout.schema.phase import Phase
-from flatout.schema.run import LineCost, Run
+from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
@@ -67,29 +67,9 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where lines that write text cost time."""
     if run.header.world_size > 1:
         return Unfit(f"{run.header.world_size} ranks train: another one may read a file before it is written")
-    costs = [cost for cost in (run.causes.lines if run.causes else ()) if cost.process == "main"]
-    whole = sum(cost.seconds for cost in costs)
-    texts: dict[str, list[str]] = {}
-    spent = sum(cost.seconds for cost in costs if _writes(cost, texts))
-    if whole <= 0 or spent < _LEAST_SHARE * whole:
+    if share_of_lines(run, _WRITERS, _WRITES) < _LEAST_SHARE:
         return Unfit("no line of the script's spends time on writing text files")
     return ({},)
-
-
-def _writes(cost: LineCost, texts: dict[str, list[str]]) -> bool:
-    """Return whether a cost may be that of writing a text file; `texts`: lines of files that were read."""
-    if cost.leaf in _WRITERS:
-        return True
-    if not cost.stack:
-        return False
-    frame = cost.stack[0]
-    if frame.file not in texts:
-        try:
-            texts[frame.file] = Path(frame.file).read_text(encoding="utf-8", errors="replace").split("\n")
-        except OSError:
-            texts[frame.file] = []
-    lines = texts[frame.file]
-    return 0 < frame.line <= len(lines) and _WRITES.search(lines[frame.line - 1]) is not None
 
 
 def patch(site: "Site") -> None:

@@ -28,13 +28,13 @@ are. A history that is written whole in each step still costs more with each ste
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flatout.fixes.core.edit import Unwritten
 from flatout.fixes.core.fix import Fix, Unfit
+from flatout.fixes.core.line_costs import share_of_lines
 from flatout.schema.phase import Phase
-from flatout.schema.run import LineCost, Run
+from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
@@ -43,32 +43,15 @@ if TYPE_CHECKING:
 __all__ = ["FIX", "choices", "patch"]
 
 _LEAST_SHARE = 0.01  # of what the sampler saw of the main process
+_LEAVES = frozenset({"json"})
 _WRITES = re.compile(r"\bjson\.dumps?\(")
 
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where lines that write JSON cost time."""
-    costs = [cost for cost in (run.causes.lines if run.causes else ()) if cost.process == "main"]
-    whole = sum(cost.seconds for cost in costs)
-    texts: dict[str, list[str]] = {}
-    spent = sum(cost.seconds for cost in costs if _writes(cost, texts))
-    if whole <= 0 or spent < _LEAST_SHARE * whole:
+    if share_of_lines(run, _LEAVES, _WRITES) < _LEAST_SHARE:
         return Unfit("no line of the script's spends time on writing JSON")
     return ({},)
-
-
-def _writes(cost: LineCost, texts: dict[str, list[str]]) -> bool:
-    """Return whether a cost may be that of writing JSON; `texts`: lines of files that were read."""
-    if cost.leaf == "json" or not cost.stack:
-        return cost.leaf == "json"
-    frame = cost.stack[0]
-    if frame.file not in texts:
-        try:
-            texts[frame.file] = Path(frame.file).read_text(encoding="utf-8", errors="replace").split("\n")
-        except OSError:
-            texts[frame.file] = []
-    lines = texts[frame.file]
-    return 0 < frame.line <= len(lines) and _WRITES.search(lines[frame.line - 1]) is not None
 
 
 def patch(site: "Site") -> None:

@@ -1,4 +1,7 @@
-"""Whether an error at some place is caught, so that the script goes on in another way than without it."""
+"""Whether an error at some place is seen to be caught, so that the script goes on in another way than without it.
+
+Callers are followed as far as they are seen. `purity.caught_errors` asks for more: that all of them are.
+"""
 
 import ast
 

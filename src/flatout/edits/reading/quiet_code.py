@@ -116,7 +116,7 @@ def _is_set(project: Project, source: SourceFile, function: ast.expr) -> bool:
     if not isinstance(function, ast.Attribute):
         return False
     found = _set_attributes(project)
-    return function.attr in (found.on_modules if source.names.dotted(function) else found.made | found.handed)
+    return function.attr in (found.on_modules if source.names.dotted(function) else found.on_objects)
 
 
 @functools.lru_cache(maxsize=2)

@@ -28,6 +28,7 @@ _TENSORS = frozenset(
         "zeros_like",
     )
 )
+_CALLABLE = ast.Lambda | ast.Name | ast.Attribute | ast.Subscript | ast.IfExp | ast.BoolOp | ast.Await
 
 
 class SetAttributes:
@@ -35,22 +36,20 @@ class SetAttributes:
 
     Attributes:
         on_modules: set on what is imported: `metrics.distance = mine`.
-        made: set to what a call makes, or to a lambda: `self.mean = MeanMetric()`.
-        handed: set to something else that may be called: `self.mean = mean`.
+        on_objects: set to something that may be called: `self.mean = MeanMetric()`, `self.mean = mean`.
     """
 
     def __init__(self, project: Project) -> None:
         """Read all assignments of a project."""
         self.on_modules: set[str] = set()
-        self.made: set[str] = set()
-        self.handed: set[str] = set()
+        self.on_objects: set[str] = set()
         for source in project.sources:
             for node in ast.walk(source.tree):
                 for target, value in pairs(node):
                     self._read(source, target, value)
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
                     names = (each.value for each in node.args[1:2] if isinstance(each, ast.Constant))
-                    self.made |= {name for name in names if isinstance(name, str)}
+                    self.on_objects |= {name for name in names if isinstance(name, str)}
 
     def _read(self, source: SourceFile, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Attribute):
@@ -62,8 +61,6 @@ class SetAttributes:
             return
         if isinstance(value, ast.Call):
             is_builtin = isinstance(value.func, ast.Name) and value.func.id in _PLAIN
-            self.made |= set() if is_builtin or source.names.dotted(value.func) in _TENSORS else {name}
-        elif isinstance(value, ast.Lambda):
-            self.made.add(name)
-        elif isinstance(value, ast.Name | ast.Attribute | ast.Subscript | ast.IfExp | ast.BoolOp | ast.Await):
-            self.handed.add(name)
+            self.on_objects |= set() if is_builtin or source.names.dotted(value.func) in _TENSORS else {name}
+        elif isinstance(value, _CALLABLE):
+            self.on_objects.add(name)

@@ -21,11 +21,11 @@ def read(folder, line):
 @pytest.mark.parametrize(
     ("line", "where"),
     [
-        ("self.norm = torch.nn.LayerNorm(4)", "made"),
-        ("self.norm = lambda x: x", "made"),
-        ("setattr(self, 'norm', given)", "made"),
-        ("self.norm = given", "handed"),
-        ("self.norm = given if given else None", "handed"),
+        ("self.norm = torch.nn.LayerNorm(4)", "on_objects"),
+        ("self.norm = lambda x: x", "on_objects"),
+        ("setattr(self, 'norm', given)", "on_objects"),
+        ("self.norm = given", "on_objects"),
+        ("self.norm = given if given else None", "on_objects"),
         ("metrics.norm = given", "on_modules"),
         ("torch.Tensor.norm = given", "on_modules"),
     ],
@@ -39,4 +39,4 @@ def test_what_may_be_called_by_that_name_is_known(tmp_path, line, where):
 )
 def test_values_that_nobody_calls_are_none(tmp_path, line):
     found = read(tmp_path, line)
-    assert "norm" not in found.made | found.handed | found.on_modules
+    assert "norm" not in found.on_objects | found.on_modules
