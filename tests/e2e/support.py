@@ -158,7 +158,7 @@ class Flatout:
         self.running.append(process)
         return process
 
-    def wait(self, process, timeout=120):
+    def wait(self, process, timeout=280):
         code = process.wait(timeout)
         texts = (path.read_text(errors="replace") for path in (process.out_path, process.err_path))
         return Ended(code, *texts, self.folder / ".flatout")

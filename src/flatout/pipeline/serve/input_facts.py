@@ -54,7 +54,8 @@ def _inspect(loader: Any, budget: MemoryBudget) -> Found:
     samples: list[Any] = []
     before = programs()
     steady = check_determinism(loader.dataset, times, samples)
-    alone_here = before is not None and before == programs()
+    after = programs()
+    alone_here = before is not None and after is not None and after <= before  # nothing was started that stays
     if steady.why is not None and not steady.may_be_a_transform:
         return InputFacts(steady.reason), None
     one_by_one = read_alone(loader.dataset)

@@ -199,8 +199,12 @@ def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
 
 
 def _repeatable(func: Any) -> bool:
-    """Return whether an operation gives the same for the same: no random numbers, no memory as it happens to be."""
-    return torch.Tag.nondeterministic_seeded not in func.tags and _UNKNOWN not in func._overloadpacket.__name__
+    """Return whether an operation gives the same for the same: no random numbers, no memory as it happens to be.
+
+    A mark for a profiler (`zero_grad` and `record_function` leave some) gives nothing that could be kept.
+    """
+    drawn = torch.Tag.nondeterministic_seeded in func.tags
+    return not drawn and func.namespace != "profiler" and _UNKNOWN not in func._overloadpacket.__name__
 
 
 PROBE = Probe(

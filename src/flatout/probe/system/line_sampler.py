@@ -184,6 +184,7 @@ class LineSampler:
         self._ticking = False
         self._seams = Seams()
         self._chains: list[list[Any]] = []
+        self._sampling: threading.Thread | None = None
         self._keys: dict[int, _Key | None] = {}
 
     @property
@@ -207,13 +208,16 @@ class LineSampler:
                 atexit.register(self.stop)
                 return
         sys.setswitchinterval(_SWITCH_S)
-        threading.Thread(target=self._run, args=(thread,), name="flatout-lines", daemon=True).start()
+        self._sampling = threading.Thread(target=self._run, args=(thread,), name="flatout-lines", daemon=True)
+        self._sampling.start()
 
     def stop(self) -> None:
         """Stop sampling and leave the interpreter as it was."""
         self._stop.set()
         if not self._ticking:
             sys.setswitchinterval(self._before)
+            if self._sampling not in (None, threading.current_thread()):
+                self._sampling.join(_LONGEST_S)  # or the sample it is at would come after what was read
             return
         with contextlib.suppress(IndexError):  # another thread stops it, too
             self._seams.undo()

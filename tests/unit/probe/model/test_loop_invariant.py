@@ -229,6 +229,11 @@ def a_penalty_on_what_the_script_updates_by_hand(layer):
     return layer.kept.exp().sum()
 
 
+def a_mark_for_a_profiler(layer):
+    with torch.profiler.record_function("penalty"):
+        return layer.weight.abs().sum()
+
+
 def a_sum_that_starts_at_zero(layer):
     total = torch.zeros(200, 200)
     total += layer.weight.sum()
@@ -242,6 +247,11 @@ def a_sum_that_starts_at_zero(layer):
 @pytest.mark.slow
 def test_what_changes_in_the_loss_is_not(penalty):
     assert not found(plain, fresh, penalty) & {"exp", "sum", "add_", "zeros"}
+
+
+@pytest.mark.slow
+def test_marks_for_a_profiler_are_no_work():
+    assert not {name for name in found(plain, fresh, a_mark_for_a_profiler) if "record_function" in name}
 
 
 @pytest.mark.slow
