@@ -22,7 +22,7 @@ the graph: `a @ (a @ (a @ h))` is as wide as `h` all the way.
 
 ## What to do
 
-Write it as the message says; `flatout tune` tries that for distances, and for products that stand in one expression.
+Write it as the message says; `flatout tune` tries that for distances, and for products of one expression or loop.
 Where only indices are wanted of distances (nearest neighbours), compute them under `torch.no_grad()`: gradients are
 recorded in vain.
 

@@ -8,6 +8,7 @@ Products of matrices come to the same from both ends, up to rounding; with vecto
 import ast
 from collections.abc import Iterator
 
+from flatout.edits.cures.lines.power_loops import power_from_the_right
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain
 from flatout.edits.reading.quiet_code import is_builtin
@@ -29,6 +30,8 @@ _COMPUTED = (
 def from_the_right(place: EditPlace) -> WrittenEdit:
     """Write the product of three or more matrices on the finding's line from the right."""
     chains = list(_chains(place))
+    if not chains:
+        return power_from_the_right(place)
     if len(chains) != 1:
         return place.left("a single product of three or more variables is not found on this line")
     factors = _factors(chains[0])
