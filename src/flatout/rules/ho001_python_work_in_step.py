@@ -176,6 +176,7 @@ RULE = Rule(
         ("list-lookups",),
         ("element-writes",),
         ("builtin-sum",),
+        ("log-level",),
     ),
     fires_on=(
         example(step_ms=100, forward=30, backward=40, lines=_LINES),
