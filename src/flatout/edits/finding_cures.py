@@ -17,6 +17,9 @@ from flatout.edits.cures.forward.fused_attention import as_fused_attention
 from flatout.edits.cures.forward.needless_copies import by_broadcast, without_copy
 from flatout.edits.cures.forward.repeated_calls import with_earlier_outputs
 from flatout.edits.cures.forward.shorter_batches import cut_to_longest
+from flatout.edits.cures.lines.builtin_sums import as_one_operation
+from flatout.edits.cures.lines.guarded_logs import behind_level
+from flatout.edits.cures.lines.product_order import from_the_right
 from flatout.edits.cures.list_lookups import by_dictionaries
 from flatout.edits.cures.needed_gradients import with_needed_inputs
 from flatout.edits.cures.pair_distances import without_differences
@@ -88,6 +91,9 @@ EDITS: Mapping[str, FindingEdit] = {
     "unbind": _tried(cut_once, "the tensor cut once", equivalence=_ROUNDING),
     "distances": _tried(without_differences, "distances without all differences", equivalence=_ROUNDING),
     "foreach": _tried(with_foreach, "torch._foreach_ operations for the loop", weakest=_ROUNDING),
+    "product-order": _tried(from_the_right, "the product from the right", equivalence=_ROUNDING),
+    "builtin-sum": _tried(as_one_operation, "tensors added up as a whole", weakest=_ROUNDING),
+    "log-level": _tried(behind_level, "messages made only where the log takes them"),
     "one-array": _tried(in_one_array, "one array before the tensor"),
     "pad-sequence": _tried(padded_at_once, "pad_sequence for the loop"),
     "element-writes": _tried(by_array, "elements of tensors read and written as plain numbers"),

@@ -1,11 +1,12 @@
-"""Keep what a function of the script's returns, where it is given the same and returns the same in every step.
+"""Keep what a function of the script's returns, where it is given the same and returns the same again.
 
 ## What it does
 
-Where the recording names such a function (CO019), its calls go through one of flatout's. The first calls with the same
-arguments are watched from inside: which code runs, what it reads, that it does nothing but compute. Then copies of the
-result are handed out, for as long as everything that was read is as it was: arguments, globals, attributes, closures,
-functions, the numbers in tensors and arrays, settings of torch. 64 results are kept for a function, in 256 MiB.
+Where the recording names such a function (CO019: in every step, CO036: again within a step), its calls go through one
+of flatout's. The first calls with the same arguments are watched from inside: which code runs, what it reads, that it
+does nothing but compute. Then copies of the result are handed out, for as long as everything that was read is as it
+was: arguments, globals, attributes, closures, functions, the numbers in tensors and arrays, settings of torch. 64
+results are kept for a function, in 256 MiB.
 
 ## Why it helps
 
@@ -43,7 +44,7 @@ from flatout.fixes.core.bounds import ON_CHANGE, Bound
 from flatout.fixes.core.edit import Unwritten
 from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
-from flatout.schema.run import Run
+from flatout.schema.run import Causes, Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
@@ -59,13 +60,15 @@ _NAMES = Bound(
 
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
-    """Offer it for the functions that the recording saw return the same in every step."""
-    found = run.causes.unchanging_calls if run.causes else ()
+    """Offer it for the functions that the recording saw return the same in every step, or again within one."""
+    causes = run.causes or Causes()
+    found = [(one.file, one.function) for one in causes.unchanging_calls]
+    found += [(one.file, one.function) for one in causes.repeated_calls]
     if not found:
-        return Unfit("no function of the script's was seen to return the same in every step")
-    names = dict.fromkeys(_spelled(one.file, one.function) for one in found if _is_reachable(one.function))
+        return Unfit("no function of the script's was seen to return the same in every step, or again within one")
+    names = dict.fromkeys(_spelled(file, function) for file, function in found if _is_reachable(function))
     if not names:
-        return Unfit(f"`{found[0].function}` is made anew each time, inside of another function")
+        return Unfit(f"`{found[0][1]}` is made anew each time, inside of another function")
     return ({"functions": ", ".join(list(names)[:_MOST])},)
 
 
@@ -125,7 +128,7 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     bounds={"functions": _NAMES, "on_change": ON_CHANGE},
-    addresses=("CO019",),
+    addresses=("CO019", "CO036"),
     switchable=True,
     edit=(Unwritten(reason="what a function reads must be watched: make the value once, in an attribute or a buffer"),),
 )

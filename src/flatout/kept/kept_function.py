@@ -3,6 +3,10 @@
 A call is made three times before its result is kept: once to see what it takes, and twice watched from inside. The
 second of these must run no other code, return the same bits in other memory, and leave all that was read as it was.
 From then on a call with the same key gets a copy for as long as everything that was read is as it was.
+
+A function that is given other tensors in each step, several times each (neighbours that each layer looks for), is known
+once results of some keys were kept and used. From then on a new key is watched once: it must run no code that was not
+proven so, and return memory that none of what it read lies in.
 """
 
 import os
@@ -10,8 +14,8 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import FunctionType
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -30,6 +34,7 @@ __all__ = ["KeptFunction"]
 _MOST_KEPT, _MOST_BYTES = 64, 256 * 1024**2
 _MOST_LOST = 12  # results that were kept and could not be used, before so many times as many were
 _WORTH = 0.33  # of what the call takes, at most, for looking and copying
+_KNOWN = 3  # keys whose results were used, after which a new one is watched once
 
 _TIMED = 3
 _NOT_WORTH_IT = "looking whether anything has changed, and copying, takes longer than a third of the call"
@@ -50,6 +55,11 @@ class _Call:
     served: int = 0
 
     @property
+    def is_gone(self) -> bool:
+        """Return whether something that was given is gone, so that nobody can give it again."""
+        return any(ref() is None for ref in self.objects)
+
+    @property
     def is_kept(self) -> bool:
         """Return whether the call may be answered from memory."""
         return self.result is not None and self.seen is None
@@ -66,6 +76,23 @@ class _Call:
         return all(ref() is each for ref, each in zip(self.objects, objects, strict=True))
 
 
+@dataclass
+class _Tally:
+    """What became of results.
+
+    Attributes:
+        served: calls that were answered.
+        lost: results that were kept and could not be used.
+        used: those that were.
+        codes: all code that made results which were proven by two calls.
+    """
+
+    served: int = 0
+    lost: int = 0
+    used: int = 0
+    codes: set[CodeType] = field(default_factory=set)
+
+
 class KeptFunction:
     """Answers calls of one function from memory where that is known to be right; calls it everywhere else."""
 
@@ -77,7 +104,8 @@ class KeptFunction:
         self._function, self._name, self._reports, self._acted = function, name, reports, acted
         self._calls: OrderedDict[object, _Call] = OrderedDict()
         self._ambient: Ambient | None = None
-        self._num_bytes = self._served = self._lost = 0
+        self._num_bytes = 0
+        self._tally = _Tally()
         forked = weakref.WeakMethod(self._forked)
         os.register_at_fork(after_in_child=lambda: (known := forked()) and known())
 
@@ -114,7 +142,8 @@ class KeptFunction:
             self.stop(f"its result could not be copied ({type(error).__name__})")
             return self._function(*args, **kwargs)
         call.served += 1
-        self._served += 1
+        self._tally.used += call.served == 1
+        self._tally.served += 1
         self._acted()
         return made
 
@@ -141,17 +170,39 @@ class KeptFunction:
         except TypeError:  # such an object cannot be told from another one later
             self.stop("it is given objects that cannot be told apart")
             return self._function(*args, **kwargs)
+        self._drop(key)
+        self._drop_what_is_gone()
+        if self.off or self._tally.used >= _KNOWN:
+            return self._function(*args, **kwargs) if self.off else self._at_once(key, _Call(refs, 0.0), args, kwargs)
         start = time.perf_counter()
         result = self._function(*args, **kwargs)
         took_s = time.perf_counter() - start
-        self._drop(key)
         waiting = [known for known, call in self._calls.items() if not call.is_kept]
         if len(waiting) >= _MOST_KEPT:
             self._drop(waiting[0])
-            self._lost += 1
+            self._tally.lost += 1
             self._give_up_if_useless("what it is given")
         self._calls[key] = _Call(refs, took_s)
         return result
+
+    def _at_once(self, key: object, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function that is known, watch it, and keep what it returns."""
+        what = given(args, kwargs)
+        start = time.perf_counter()
+        self._calls[key] = call
+        result = self._watched(key, call, what, args, kwargs) if what is not None else self._function(*args, **kwargs)
+        call.plain_s = time.perf_counter() - start
+        if not self.off and call.seen is not None and self._is_as_proven(call):
+            call.seen = None
+            self._make_room(call)
+        return result
+
+    def _is_as_proven(self, call: _Call) -> bool:
+        """Return whether a call that was watched once ran proven code alone, and returned nothing that it read."""
+        assert call.seen is not None
+        assert call.state is not None
+        mine = set(numbers_in(call.seen.result))
+        return call.seen.codes <= self._tally.codes and not mine & call.state.places and not call.changed()
 
     def _watched(self, key: object, call: _Call, what: CallGiven, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function and watch it; keep what it returns where nothing speaks against that."""
@@ -206,10 +257,15 @@ class KeptFunction:
             return "it returns other values each time"
         if not _is_worth_it(call):
             return _NOT_WORTH_IT
+        self._tally.codes |= seen.codes
+        self._make_room(call)
+        return ""
+
+    def _make_room(self, call: _Call) -> None:
+        """Forget results that were kept before `call`, where there are too many."""
         kept = [known for known, one in self._calls.items() if one.is_kept and one is not call]
         while kept and (self._num_bytes > _MOST_BYTES or len(kept) >= _MOST_KEPT):
             self._lose(kept.pop(0), "what it is given")
-        return ""
 
     # -- what was kept ------------------------------------------------------------------------------------------
 
@@ -218,14 +274,22 @@ class KeptFunction:
         if call is not None and call.result is not None:
             self._num_bytes -= call.result.num_bytes
 
+    def _drop_what_is_gone(self) -> None:
+        """Forget calls whose arguments nobody has any more; those whose result was never used were kept for nothing."""
+        for key, call in list(self._calls.items()):
+            if call.is_gone and call.served:
+                self._drop(key)
+            elif call.is_gone:
+                self._lose(key, "what it is given")
+
     def _lose(self, key: object, what: str) -> None:
         """Forget a result: what it was made from has changed."""
         self._drop(key)
-        self._lost += 1
+        self._tally.lost += 1
         self._give_up_if_useless(f"{what} changes between calls")
 
     def _give_up_if_useless(self, reason: str) -> None:
-        if self._lost >= _MOST_LOST and self._lost > self._served / 8:
+        if self._tally.lost >= _MOST_LOST and self._tally.lost > self._tally.served / 8:
             self.stop(reason)
 
     def _proven(self, key: object, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -33,6 +33,19 @@ class _View(NamedTuple):
         return type(numbers)(self.shape, self.dtype, buffer=numbers, strides=self.strides)
 
 
+class _Part(NamedTuple):
+    """A tensor that sees a part of a storage, or all of it in an order of its own."""
+
+    numbers: Any  # of the whole storage, in one dimension
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    def make(self) -> Any:
+        """Return the tensor, with a storage of its own."""
+        return self.numbers.clone().as_strided(self.shape, self.strides, self.offset)
+
+
 class KeptResult:
     """A nest of lists, tuples and dictionaries with tensors, arrays and plain values.
 
@@ -89,15 +102,15 @@ class KeptResult:
         storage = value.untyped_storage()
         whole = value.storage_offset() == 0 and storage.nbytes() == value.numel() * value.element_size()
         rounds = value.dtype.is_floating_point or value.dtype.is_complex
-        if rounds and value.data_ptr() % _ALIGNED:  # sums of a library may depend on that
+        if rounds and storage.data_ptr() % _ALIGNED:  # sums of a library may depend on that
             raise Unkeepable("it returns a tensor in memory that torch did not make")
         odd = value.is_conj() or value.is_neg() or value.is_shared()
         self._only(storage.data_ptr())
         copy = value.detach().clone()
-        if not whole or odd or copy.stride() != value.stride():
-            raise Unkeepable("it returns a tensor that is a part of another one")
-        self.num_bytes += value.nbytes
-        return copy
+        if odd or (whole and copy.stride() != value.stride()) or storage.nbytes() % value.element_size():
+            raise Unkeepable("it returns a tensor that sees memory in an unusual way")
+        self.num_bytes += storage.nbytes()
+        return copy if whole else _part_of(value)
 
     def _array(self, value: Any) -> Any:
         base = value.base
@@ -117,6 +130,19 @@ class KeptResult:
         if address and address in self._memory:
             raise Unkeepable("it returns the same memory twice")
         self._memory.add(address)
+
+
+def _part_of(value: Any) -> _Part:
+    """Return a part of a tensor, with all the numbers that are there.
+
+    Raises:
+        Unkeepable: it is no part of one that torch made.
+    """
+    if not value._is_view():
+        raise Unkeepable("it returns a tensor that sees memory in an unusual way")
+    length = value.untyped_storage().nbytes() // value.element_size()
+    numbers = value.detach().as_strided((length,), (1,), 0).clone()
+    return _Part(numbers, tuple(value.shape), value.stride(), value.storage_offset())
 
 
 def numbers_in(value: Any) -> Iterator[tuple[str, int]]:
@@ -176,7 +202,7 @@ def _made(node: Any) -> Any:
         return node[0](_made(each) for each in node[1:])
     if isinstance(node, dict):
         return {key: _made(each) for key, each in node.items()}
-    if type(node) is _View:
+    if type(node) in (_View, _Part):
         return node.make()
     if isinstance(node, tuple):
         return node[1]
@@ -190,6 +216,8 @@ def _equal(one: Any, other: Any) -> bool:
         return len(one) == len(other) and one[0] is other[0] and all(map(_equal, one[1:], other[1:]))
     if isinstance(one, dict):
         return list(one) == list(other) and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, _Part):
+        return one[1:] == other[1:] and same(one.numbers, other.numbers)
     if isinstance(one, _View):
         return one[1:] == other[1:] and same(one.base, other.base)
     return bool(one == other) if isinstance(one, bytes | tuple) else same(one, other)

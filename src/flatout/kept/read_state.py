@@ -38,7 +38,9 @@ Check = Callable[[], str]
 class ReadState:
     """What calls that ran the same code read.
 
-    `refused` says why it cannot be told whether it is as it was; an empty string where it can.
+    Attributes:
+        refused: why it cannot be told whether it is as it was; an empty string where it can.
+        places: what was read: identities of objects, and addresses of numbers, as `numbers_in` has them.
     """
 
     def __init__(self, seen: ObservedCall, roots: Mapping[str, Any]) -> None:
@@ -76,6 +78,8 @@ class ReadState:
                 self._refuse(f"{code.co_qualname} is reached in a way that cannot be followed")
         if self._arrays and not self.refused:
             self._watch_memory()
+        self.places = {("object", identity) for identity in self._seen}
+        self.places |= {("memory", _address(value)) for _, value in self._arrays}
         del self._waiting, self._seen, self._arrays
 
     def _refuse(self, reason: str) -> None:
@@ -290,6 +294,14 @@ class ReadState:
                     self._names,
                     f"{kind.__name__}.{{}}",
                 )
+
+
+def _address(value: Any) -> int:
+    """Return where the numbers of a tensor or an array lie; 0 where there are none."""
+    if isinstance(value, torch.Tensor):
+        return value.untyped_storage().data_ptr()
+    address: int = value.__array_interface__["data"][0]
+    return address
 
 
 def _is_constant(value: Any) -> bool:

@@ -2,13 +2,14 @@
 
 ## What it measures
 
-In one step of the deep run, all calls of four kinds, outside of backward passes: convolutions with long kernels (from
+In one step of the deep run, all calls of five kinds, outside of backward passes: convolutions with long kernels (from
 96 taps, or 11 x 11), distances from the differences of all pairs of rows (subtracted as one large tensor, squared or
 made positive, and added up), enlargements that a convolution of single points follows (1 x 1) with fewer channels
-out than in, and products with a matrix that stays the same and is zero in 90% of its places. Afterwards the longest
-call of each line is timed again on other numbers of the same shapes, as it is written and in the other form, in turn;
-with the backward pass where gradients are asked for. It fires where the other form takes at most two thirds of the
-time and 5% of the step go. On the CPU only, where nothing is compiled.
+out than in, products with a matrix that stays the same and is zero in 90% of its places, and products of three or more
+matrices, from the left, that take fewer multiplications from the right. Afterwards the longest call of each line is
+timed again on other numbers of the same shapes, as it is written and in the other form, in turn; with the backward pass
+where gradients are asked for. It fires where the other form takes at most two thirds of the time and 5% of the step go.
+On the CPU only, where nothing is compiled.
 
 ## Why it matters
 
@@ -16,12 +17,14 @@ A convolution of `n` numbers with `k` taps takes `n * k` products; by Fourier tr
 Differences of all pairs are as many numbers as rows times columns times width, each of which is written, read, squared
 and kept for the backward pass; squared lengths and one product of matrices give the same distances. Mixing channels and
 enlarging change places: done first, the mixing has fewer points and the enlargement fewer channels. A graph's
-adjacency as a full matrix is multiplied zero by zero; in compressed rows only its edges are.
+adjacency as a full matrix is multiplied zero by zero; in compressed rows only its edges are. Its powers are as wide as
+the graph: `a @ (a @ (a @ h))` is as wide as `h` all the way.
 
 ## What to do
 
-Write it as the message says; `flatout tune` tries that for distances. Where only indices are wanted of distances
-(nearest neighbours), compute them under `torch.no_grad()`: gradients are recorded in vain.
+Write it as the message says; `flatout tune` tries that for distances, and for products of one expression or loop.
+Where only indices are wanted of distances (nearest neighbours), compute them under `torch.no_grad()`: gradients are
+recorded in vain.
 
 ## When it is wrong
 
@@ -146,7 +149,7 @@ RULE = Rule(
     code="CO033",
     name="slow-form",
     check=check,
-    edits=(("distances",),),
+    edits=(("distances",), ("product-order",)),
     fires_on=(
         example(step_ms=20, forward=10, backward=9, causes=_with(_PAIRS)),
         example(step_ms=20, forward=10, backward=9, causes=_with(_LONG)),

@@ -72,7 +72,7 @@ RULE = Rule(
     code="EP001",
     name="validation-dominates",
     check=check,
-    edits=(("collect",), ("element-writes",)),
+    edits=(("collect",), ("element-writes",), ("builtin-sum",)),
     settings={
         "lightning": "`Trainer(check_val_every_n_epoch=..., limit_val_batches=...)`",
         "transformers": '`TrainingArguments(eval_strategy="steps", eval_steps=..., per_device_eval_batch_size=...)`',

@@ -119,6 +119,7 @@ RULE = Rule(
         ("state-copies",),
         ("list-lookups",),
         ("element-writes",),
+        ("builtin-sum",),
     ),
     fires_on=(
         example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES),

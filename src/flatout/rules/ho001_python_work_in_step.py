@@ -36,6 +36,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line, steps_of
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, goes_to, of_step, within
+from flatout.rules.facts.behind_step import behind_step
 from flatout.rules.facts.growth import growth
 from flatout.rules.facts.host_python import OURS, hook_work, python_work, writing
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
@@ -53,9 +54,13 @@ GROWING = 0.05  # of the step; HO003 reports growth of at least this share
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """HO001: one function of the script's own costs 7% of the step."""
     spot, chain = _slow(run, breakdown)
+    phase = Phase.HOST
+    late = _behind_step(run)
+    if late is not None and breakdown.share(Phase.INPUT) * late.share > breakdown.share(Phase.HOST) * _of(spot):
+        spot, chain, phase = late, None, Phase.INPUT
     hook = hottest(hook_work(run), among=costs(run, Phase.FORWARD, keep=lambda cost: cost.leaf != OURS))
     hooked = breakdown.share(Phase.FORWARD) * hook.share if hook else 0.0
-    share = breakdown.share(Phase.HOST) * spot.share if spot else 0.0
+    share = breakdown.share(phase) * _of(spot)
     if hook is not None and hooked > share:
         return _finding(breakdown, hook, hooked, f"a hook of the model, in {goes_to(hook)}", phase=Phase.FORWARD)
     if spot is None or share < MIN_SHARE:
@@ -63,7 +68,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if chain is not None:
         where = f"the training loop, in {within(spot)}, in {named_parts(chain)}"
         return _finding(breakdown, spot, share, where, listed(chain, share * breakdown.mean_ms))
-    whole = None if _grows(run, breakdown) else of_one_statement(run, spot)
+    whole = None if _grows(run, breakdown) or phase is Phase.INPUT else of_one_statement(run, spot)
     called = ""
     if whole is not None:
         host_s = seconds(costs(run, Phase.HOST))
@@ -103,6 +108,16 @@ def _finding(
         ),
         fixes=("compiled-python", "buffered-files", "kept-reads"),
     )
+
+
+def _of(spot: Hotspot | None) -> float:
+    return spot.share if spot else 0.0
+
+
+def _behind_step(run: Run) -> Hotspot | None:
+    """Return the hottest function behind the step, where no loader tells that it is not the next batch that is made."""
+    before = costs(run, Phase.INPUT, stages=("generator",))
+    return hottest(behind_step(run, before), among=costs(run, Phase.INPUT))
 
 
 def _slow(run: Run, breakdown: Breakdown) -> tuple[Hotspot | None, Chain | None]:
@@ -160,6 +175,8 @@ RULE = Rule(
         ("state-copies",),
         ("list-lookups",),
         ("element-writes",),
+        ("builtin-sum",),
+        ("log-level",),
     ),
     fires_on=(
         example(step_ms=100, forward=30, backward=40, lines=_LINES),

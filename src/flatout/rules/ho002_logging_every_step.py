@@ -75,6 +75,7 @@ RULE = Rule(
     code="HO002",
     name="logging-every-step",
     check=check,
+    edits=(("log-level",),),
     settings={
         "lightning": "`Trainer(log_every_n_steps=50)`, and `self.log(..., on_step=False)`",
         "transformers": "`TrainingArguments(logging_steps=50)`",

@@ -176,7 +176,7 @@ RULE = Rule(
     code="HO003",
     name="growing-cost",
     check=check,
-    edits=(("collect",), ("detach",), ("seldom-work",), ("element-writes",)),
+    edits=(("collect",), ("detach",), ("seldom-work",), ("element-writes",), ("builtin-sum",), ("log-level",)),
     fires_on=(
         example(steps=_GROWS, lines=_LINES),
         example(steps=_RESETS, lines=_LINES),

@@ -34,22 +34,25 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import goes_to, of_step
-from flatout.rules.facts.acting_lines import mostly_acts
+from flatout.rules.facts.acting_lines import acting_lines, mostly_acts
 from flatout.rules.facts.manual_loading import batch_making, fed_by_torch, in_forward_time, in_host_time
 from flatout.rules.facts.user_lines import costs, hottest, seconds
 from flatout.rules.source.chains import listed, named_parts, spread_over
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, Collected, LoaderFacts, Run
+from flatout.schema.run import Causes, Collected, LineCost, LoaderFacts, Run
 
 MIN_SHARE = 0.10
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """IN008: a tenth of the step is a batch generator of the script's own."""
-    own = batch_making(run) + in_host_time(run) + in_forward_time(run)
-    share = _share(run, breakdown)
-    if share < MIN_SHARE or acts_in_many_environments(run) or mostly_acts(run):
+    acts = acts_in_many_environments(run) or mostly_acts(run)
+    acting = set(acting_lines(run)) if acts else set()
+    made = tuple(cost for cost in batch_making(run) if cost not in acting)
+    own = made + in_host_time(run) + in_forward_time(run)
+    share = _share(run, breakdown, made)
+    if share < MIN_SHARE or (acts and not (acting and made)):
         return None
     spot = hottest(own, among=own)
     chain = spread_over(run, spot, own, own)
@@ -73,17 +76,17 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
-def _share(run: Run, breakdown: Breakdown) -> float:
+def _share(run: Run, breakdown: Breakdown, made: tuple[LineCost, ...]) -> float:
     """Return the share of the step: of its input, and of its host and forward time where batches are made in these.
 
     Without a deep run, only time in a `DataLoader` counts as input: hand-made batches are known from sampled lines.
     """
     seen, host = seconds(costs(run, Phase.INPUT)), seconds(costs(run, Phase.HOST))
     unseen = 0.0 if fed_by_torch(run) or run.causes is None else 1.0
-    share = breakdown.share(Phase.INPUT) * (seconds(batch_making(run)) / seen if seen > 0 else unseen)
+    share = breakdown.share(Phase.INPUT) * (seconds(made) / seen if seen > 0 else unseen)
     share += breakdown.share(Phase.HOST) * seconds(in_host_time(run)) / host if host > 0 else 0.0
-    forward, made = seconds(costs(run, Phase.FORWARD)), seconds(in_forward_time(run))
-    return share + (breakdown.share(Phase.FORWARD) * made / forward if forward > 0 else 0.0)
+    forward, inside = seconds(costs(run, Phase.FORWARD)), seconds(in_forward_time(run))
+    return share + (breakdown.share(Phase.FORWARD) * inside / forward if forward > 0 else 0.0)
 
 
 _GENERATOR = (
@@ -110,7 +113,7 @@ RULE = Rule(
     code="IN008",
     name="hand-written-loader",
     check=check,
-    edits=(("state-copies",), ("list-lookups",)),
+    edits=(("state-copies",), ("list-lookups",), ("builtin-sum",)),
     fires_on=(
         example(step_ms=100, input=45, forward=30, lines=_GENERATOR),
         example(step_ms=100, input=45, forward=30, causes=Causes()),

@@ -86,7 +86,7 @@ RULE = Rule(
     code="SY001",
     name="sync-on-critical-path",
     check=check,
-    edits=(("read-later",), ("seldom-work",)),
+    edits=(("read-later",), ("seldom-work",), ("builtin-sum",), ("log-level",)),
     settings={
         "lightning": "`self.log` of tensors instead of `.item()`",
         "accelerate": "`accelerator.gather_for_metrics` every N steps, not in each",

@@ -169,18 +169,6 @@ class LoopInvariant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnchangingCall:
-    """Calls of a user's function, from one line, that were given the same and returned the same in several steps."""
-
-    place: Frame
-    function: str = ""
-    file: str = ""  # that the function stands in
-    calls: int = 0  # in a step
-    steps: int = 0  # that were compared
-    numbers: int = 0  # that it returns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatches:
     """Calls of the model whose gradients one step adds up, one by one and put together: medians of passes in turn."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from flatout.schema.backward import BackwardFacts, Recomputed
+from flatout.schema.calls import RepeatedCall, UnchangingCall
 from flatout.schema.facts import (
     Ceiling,
     CollectorFacts,
@@ -52,7 +53,6 @@ from flatout.schema.measured import (
     SlowForm,
     SlowReduction,
     Span,
-    UnchangingCall,
     UntrainedCalls,
     UnusedGradients,
     UnusedGraphs,
@@ -100,6 +100,7 @@ __all__ = [
     "PrecisionTrial",
     "RankSummary",
     "RemoteReads",
+    "RepeatedCall",
     "RepeatedForward",
     "RepeatedLine",
     "Retained",
@@ -305,6 +306,7 @@ class Causes:
     repeated: tuple[RepeatedForward, ...] = ()
     unchanging: tuple[LoopInvariant, ...] = ()
     unchanging_calls: tuple[UnchangingCall, ...] = ()
+    repeated_calls: tuple[RepeatedCall, ...] = ()
     collected: Collected | None = None
     reductions: tuple[SlowReduction, ...] = ()
     slow_forms: tuple[SlowForm, ...] = ()

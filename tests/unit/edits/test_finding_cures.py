@@ -334,7 +334,7 @@ def test_a_line_that_does_more_is_left(tmp_path, line):
 
 
 def test_a_finding_without_an_edit_is_said_in_its_own_words(tmp_path):
-    changed, (outcome,) = cured(tmp_path, "HO002", TRAINING + "    print(1)  # <<\n")
+    changed, (outcome,) = cured(tmp_path, "CO013", TRAINING + "    print(1)  # <<\n")
     assert changed == []
     assert outcome.left[0].startswith("62% of each step")
     project = read_project(tmp_path / "train.py", tmp_path, tmp_path)

@@ -30,6 +30,7 @@ __all__ = ["PROBE", "BackwardWatch"]
 
 _PYTHON_FROM, _NODES_FROM, _TIMED_FROM, _UNTIL = 3, 7, 8, 10  # the steps after which each begins, and all ends
 _LONG_NS = 700_000_000  # so long a step, and one of them is timed
+_SETTLED_BY = 22  # the step by which what the last pass has made is read, or thrown away: critics step several times
 _MOST_RUNS = 200_000  # nodes, over all passes
 
 
@@ -48,7 +49,7 @@ class BackwardWatch:
         )
         self._passes: list[RecordedPass] = []
         self._without = LeftOut()
-        self._looks = ""  # "python", "nodes", or "times": of nodes
+        self._looks = ""  # "python", "nodes", "times": of nodes, or "settling": who reads what they gave
         self._inside = False
         self._step = self._steps = 0
 
@@ -78,6 +79,9 @@ class BackwardWatch:
         elif number == _TIMED_FROM and self._looks == "nodes":
             self._looks = "times"
         elif self._looks == "times" and (number >= _UNTIL or step.wall_ns > _LONG_NS):
+            self._looks = "settling"
+            self.lines.end()
+        if self._looks == "settling" and (not self._use.waits or number >= _SETTLED_BY):
             self.stop()
             self._offer()
 
@@ -117,6 +121,9 @@ class BackwardWatch:
     def _begin(self, tensors: Any, args: Any, kwargs: Any, adds: bool) -> Callable[[], None] | None:
         """Prepare for a pass; return what is to be done when it is over."""
         if not (self._looks and self._deep.in_step()):
+            return None
+        if self._looks == "settling":
+            self._use.look_for_lost()
             return None
         if self._looks == "python":
             self._python.begin()

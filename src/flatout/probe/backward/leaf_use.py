@@ -57,14 +57,23 @@ class LeafUse:
         self._pending.clear()
         self._unread -= self._was_read
 
-    def before_pass(self, recorded: RecordedPass) -> None:
-        """A pass is about to begin: what was set to zero is lost, and what has changed is noted."""
+    @property
+    def waits(self) -> bool:
+        """Return whether there are gradients of parameters that nobody has read or set to zero yet."""
+        return any(leaf.is_parameter for leaf, *_ in self._pending.values())
+
+    def look_for_lost(self) -> None:
+        """Settle what was set to zero, or written to, since the latest pass."""
         for number, (leaf, version, _) in list(self._pending.items()):
             tensor = leaf.ref()
             if tensor is not None and tensor._version != version:
                 self._settle(number, used=True)
             elif tensor is None or (leaf.is_parameter and _is_zero(_GRAD.__get__(tensor))):
                 self._settle(number, used=False)
+
+    def before_pass(self, recorded: RecordedPass) -> None:
+        """A pass is about to begin: what was set to zero is lost, and what has changed is noted."""
+        self.look_for_lost()
         if recorded.step != self._step:
             self._step = recorded.step
             self._states.clear()

@@ -1,7 +1,7 @@
 """Calls of a step whose result comes sooner in another form: both are timed on other numbers of the same shapes.
 
-Convolutions with long kernels, distances from all differences, convolutions of single points after an enlargement, and
-products with a matrix that is nearly all zeros.
+Convolutions with long kernels, distances from all differences, convolutions of single points after an enlargement,
+products with a matrix that is nearly all zeros, and products of several matrices from the wrong end.
 One step is watched by a dispatch mode, on the CPU, in a deep run, where nothing is compiled; the costliest calls are
 timed in both ways when the script has ended, with their backward passes where gradients are asked for.
 """
@@ -24,6 +24,7 @@ from flatout.probe.core.seams import Seams
 from flatout.probe.core.user_places import caller
 from flatout.probe.forward.form_trials import FormTrial, convolution, enlargement, timed
 from flatout.probe.forward.pairwise_differences import PairsFollowed
+from flatout.probe.forward.product_chains import ProductChains
 from flatout.probe.forward.zero_products import ZeroProducts
 from flatout.probe.model.step_stretch import StepStretch
 from flatout.schema.run import Frame, SlowForm
@@ -143,6 +144,7 @@ class _Pass(TorchDispatchMode):
         self._long: list[_Call] = []
         self._pairs = PairsFollowed()
         self._zeros = ZeroProducts()
+        self._products = ProductChains()
         self._enlarged: dict[int, tuple[weakref.ref[Any], _Enlarged]] = {}
         self._all: list[_Enlarged] = []
 
@@ -166,6 +168,7 @@ class _Pass(TorchDispatchMode):
             self._enlarge(func, args, kwargs, result, taken)
         self._pairs.note(name, args, kwargs, result, taken, lambda: caller(5))
         self._zeros.note(name, args, result, taken, lambda: caller(4))
+        self._products.note(name, args, result, taken, lambda: caller(5))
 
     def _convolution(self, args: Any, result: Any, taken: int) -> None:
         x, weight, bias, stride, padding, dilation, transposed, _, groups = args
@@ -221,7 +224,10 @@ class _Pass(TorchDispatchMode):
                 size = 4 * found.batch * rows[0] * rows[1] * width * found.dtype.itemsize
                 pairs.append(_Call(found.place, words, trial, found.taken, size))
         zeros = [_Call(each.place, each.words, each.trial, each.taken, each.num_bytes) for each in self._zeros.found]
-        return [*self._long, *mixed, *pairs, *zeros]
+        chains = [
+            _Call(each.place, each.words, each.trial, each.taken, each.num_bytes) for each in self._products.found
+        ]
+        return [*self._long, *mixed, *pairs, *zeros, *chains]
 
 
 def _learns(*given: Any) -> tuple[bool, ...]:

@@ -2,12 +2,11 @@
 
 In one step of the deep run the functions are clocked; those that take a part of it that matters are compared in three
 later steps, by what they are given (numbers, names, tensors that were not written to) and by the contents of what they
-return. A function that returns few numbers, or what it keeps, is none. Nothing is looked at where somebody else
-profiles the thread, or where functions are compiled.
+return. A function that returns few numbers, or what it keeps, is none. The calls of one of these steps are compared
+with each other, too. Nothing is looked at where somebody else profiles the thread, or where functions are compiled.
 """
 
 import contextlib
-import hashlib
 import os
 import sys
 import weakref
@@ -18,14 +17,15 @@ from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any
 
-import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe import Probe
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.user_places import is_user_file, user_stack
-from flatout.schema.run import Frame, Step, UnchangingCall
+from flatout.probe.forward.call_contents import CallContents, given_to, of_object
+from flatout.probe.forward.calls_again import CallsAgain
+from flatout.schema.run import Frame, RepeatedCall, Step, UnchangingCall
 
 __all__ = ["PROBE", "CallWatch"]
 
@@ -34,10 +34,8 @@ _SHARE = 0.03  # of the step that was clocked
 _MOST_FUNCTIONS = 40
 _MOST_EVENTS = 500_000  # of a step
 _LEAST_NUMBERS = 16
-_MOST_NUMBERS, _MOST_BYTES = 300_000, 2**26
 _MOST_KEYS = 256
 _GENERATOR = 0x20 | 0x80 | 0x100 | 0x200  # flags of code: generators and coroutines return many times
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, slice)
 
 _Place = tuple[str, int, str]
 _Spot = tuple[CodeType, _Place]
@@ -81,10 +79,16 @@ class CallWatch:
         if self._profile is not None and sys.getprofile() == self._profile:
             sys.setprofile(None)
         self._profile = None
+        if self._compared is not None:
+            self._compared.again.end()
 
     def facts(self) -> tuple[UnchangingCall, ...]:
         """Return the calls that were the same in every step that was compared."""
         return self._compared.facts() if self._compared is not None else ()
+
+    def repeated(self) -> tuple[RepeatedCall, ...]:
+        """Return the functions that one step calls again for what it has."""
+        return self._compared.again.facts() if self._compared is not None else ()
 
 
 class _Clock:
@@ -147,9 +151,10 @@ class _Compared:
 
     def __init__(self, event_log: EventLog, functions: frozenset[CodeType]) -> None:
         self.passes = 0
+        self.again = CallsAgain()
         self._event_log = event_log
         self._functions = functions
-        self._open: list[tuple[FrameType, _Spot, object, list[Any]]] = []
+        self._open: list[tuple[FrameType, _Spot, tuple[object, list[Any]], object]] = []
         self._sites: dict[_Spot, _CallSite] = {}
         self._events = 0
 
@@ -157,6 +162,7 @@ class _Compared:
         """The next step begins."""
         self.passes += 1
         self._open.clear()
+        self.again.end()
 
     def event(self, frame: FrameType, event: str, value: Any) -> None:
         """Take a call or a return."""
@@ -168,11 +174,14 @@ class _Compared:
             stack = user_stack(frame.f_back, 1)
             spot = (frame.f_code, stack[0] if stack else ("", 0, ""))
             site = self._sites.setdefault(spot, _CallSite())
-            key, tensors = (None, []) if site.changed else _given(frame)
-            self._open.append((frame, spot, key, tensors))
+            again = self.again.given(frame, spot[1]) if self.passes == 1 else None
+            self._open.append((frame, spot, (None, []) if site.changed else given_to(frame, of_object), again))
         elif event == "return" and self._open and self._open[-1][0] is frame:
-            _, spot, key, tensors = self._open.pop()
+            _, spot, (key, tensors), again = self._open.pop()
             site = self._sites[spot]
+            if self.passes == 1:
+                with _disable_current_modes():
+                    self.again.returned(spot[0], again, value)
             if not site.changed:
                 with contextlib.suppress(Exception), _disable_current_modes():  # values of any kind
                     site.changed = not self._same(site, key, tensors, value)
@@ -183,7 +192,7 @@ class _Compared:
         """Return whether a call is what it was in the first step, or belongs to that."""
         if key is None or not site.calls < _MOST_KEYS:
             return False
-        look = _Look()
+        look = CallContents()
         digest = look.at(value)
         if look.numbers < _LEAST_NUMBERS:
             return False
@@ -222,85 +231,11 @@ def _is_fresh(known: _Returned, tensors: list[Any], values: list[Any]) -> bool:
     return same and not any(id(value) in kept for value in values)
 
 
-def _given(frame: FrameType) -> tuple[object, list[Any]]:
-    """Return what a function is given, as a key, and the tensors among it; None where these may be others each time."""
-    code = frame.f_code
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
-    tensors: list[Any] = []
-    with contextlib.suppress(Exception):
-        given = frame.f_locals
-        return tuple(_simple(given[name], tensors) for name in code.co_varnames[:count] if name in given), tensors
-    return None, tensors
-
-
-def _simple(value: Any, tensors: list[Any]) -> object:
-    if isinstance(value, torch.Tensor):
-        if value.requires_grad:
-            raise ValueError("a tensor that learns, or is made of one")
-        tensors.append(value)
-        return id(value), value._version
-    if type(value) in _PLAIN:
-        return repr(value)
-    if type(value) in (list, tuple) and len(value) <= _LEAST_NUMBERS:
-        return tuple(_simple(each, tensors) for each in value)
-    if type(value) is dict and len(value) <= _LEAST_NUMBERS:
-        return tuple((repr(key), _simple(each, tensors)) for key, each in value.items())
-    return id(value)
-
-
-class _Look:
-    """Looks at what a function returns."""
-
-    def __init__(self) -> None:
-        self.numbers = 0
-        self.values: list[Any] = []
-
-    def at(self, value: Any) -> object:
-        """Return what equal values have in common; raises where that cannot be told."""
-        if isinstance(value, torch.Tensor):
-            return self._tensor(value)
-        if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
-            self.values.append(value)
-            return self._contents(value, value.size, (str(value.dtype), value.shape))
-        if isinstance(value, (bool, int, float, complex)):
-            self._count(1)
-            return repr(value)
-        if value is None or isinstance(value, (str, torch.dtype, torch.device)):
-            return repr(value)
-        if isinstance(value, dict):
-            return tuple((self.at(key), self.at(each)) for key, each in value.items())
-        if isinstance(value, (list, tuple)):
-            return tuple(self.at(each) for each in value)
-        raise TypeError(type(value))
-
-    def _tensor(self, tensor: torch.Tensor) -> object:
-        if tensor.is_sparse:
-            whole = tensor.detach().coalesce()
-            return tuple(whole.shape), self._tensor(whole.indices()), self._tensor(whole.values())
-        self.values.append(tensor)
-        if tensor.device.type != "cpu" or tensor.nbytes > _MOST_BYTES:
-            raise ValueError(tensor.device)
-        flat = tensor.detach().reshape(-1).contiguous().view(torch.uint8).numpy()
-        return self._contents(flat, tensor.numel(), (str(tensor.dtype), tuple(tensor.shape)))
-
-    def _contents(self, array: Any, numbers: int, form: object) -> object:
-        if array.dtype.hasobject or array.nbytes > _MOST_BYTES:
-            raise ValueError(form)
-        self.numbers += numbers
-        return form, hashlib.blake2b(array.tobytes(), digest_size=16).digest()
-
-    def _count(self, numbers: int) -> None:
-        self.numbers += numbers
-        if self.numbers > _MOST_NUMBERS:
-            raise ValueError("too many numbers")
-
-
 PROBE = Probe(
     name="unchanging-calls",
     make=lambda deep: CallWatch(deep.event_log),
     step=CallWatch.step,
     stop=CallWatch.stop,
-    causes={"unchanging_calls": CallWatch.facts},
+    causes={"unchanging_calls": CallWatch.facts, "repeated_calls": CallWatch.repeated},
     after=("loop-invariant",),
 )

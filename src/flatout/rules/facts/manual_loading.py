@@ -4,6 +4,7 @@ import ast
 import re
 from collections import defaultdict
 
+from flatout.rules.facts.behind_step import behind_step
 from flatout.rules.facts.loader_facts import gave_batches
 from flatout.rules.facts.user_lines import COMPILED, costs, function_key, seconds
 from flatout.rules.source.environments import acts, steps_at
@@ -31,9 +32,12 @@ def fed_by_torch(run: Run) -> bool:
 def batch_making(run: Run) -> tuple[LineCost, ...]:
     """Return what the recording itself attributed to a batch generator of the script.
 
-    A compiled model hides where its forward pass begins, so time inside it is excluded; so is acting in an environment.
+    A compiled model hides where its forward pass begins, so time inside it is excluded; so is acting in an environment,
+    and what the loop does behind the optimizer's step.
     """
-    return costs(run, Phase.INPUT, stages=("generator",), keep=lambda cost: not (_in_model(cost) or _acts(cost)))
+    made = costs(run, Phase.INPUT, stages=("generator",), keep=lambda cost: not (_in_model(cost) or _acts(cost)))
+    behind = set(behind_step(run, made))
+    return tuple(cost for cost in made if cost not in behind)
 
 
 def plays_most(run: Run) -> bool:
@@ -54,12 +58,14 @@ def in_host_time(run: Run) -> tuple[LineCost, ...]:
     """Return batch making that was counted as host time, because nothing marked where a batch begins.
 
     Only time before the forward pass counts, only without a `DataLoader`, and only inside generators, iterators and
-    functions that are named for it.
+    functions that are named for it; a metric that the loop calls behind the step is none.
     """
     if fed_by_torch(run):
         return ()
     lead = costs(run, Phase.HOST, keep=lambda cost: cost.part == "lead" and not _acts(cost))
-    return tuple(cost for cost in lead if any(map(_makes_batches, cost.stack)))
+    making = tuple(cost for cost in lead if any(map(_makes_batches, cost.stack)))
+    behind = set(behind_step(run, making))
+    return tuple(cost for cost in making if cost not in behind)
 
 
 def in_forward_time(run: Run) -> tuple[LineCost, ...]:

@@ -205,6 +205,33 @@ def test_gradients_of_a_network_that_another_loss_walks_through_are_thrown_away(
     assert all(map(torch.equal, *weights))  # the trial is without them
 
 
+@pytest.mark.parametrize("critic_steps", [2, 5])
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_gradients_that_pile_up_until_a_later_step_throws_them_away_are_told_wherever_looking_begins(
+    critic_steps, first
+):
+    painter, judge = nn.Linear(8, 8), nn.Linear(8, 1)
+    painting, judging = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (painter, judge))
+    number = first
+
+    def step():
+        nonlocal number
+        number += 1
+        of_painter = number % (critic_steps + 1) == 0
+        optimizer = painting if of_painter else judging
+        optimizer.zero_grad()
+        if of_painter:
+            judge(painter(torch.ones(4, 8))).mean().backward()
+        else:
+            (judge(torch.ones(4, 8)) - judge(painter(torch.ones(4, 8)))).mean().backward()  # JUDGED
+        optimizer.step()
+
+    training = Training([painting, judging])
+    found = training.run(step, steps=26).needless
+    assert (line_of("JUDGED"), 2) in [(each.place.line, each.parameters) for each in found]
+    assert [name for name, _ in training.offered] == ["discarded"]
+
+
 def test_weights_on_the_way_of_a_gradient_are_told_where_nothing_else_is_thrown_away():
     actor, critic = nn.Linear(8, 8), nn.Linear(8, 1)
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (actor, critic)]
