@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from flatout.kept.observed_call import COMPUTES, ObservedCall, is_let_through
+from flatout.kept.tensor_methods import tensor_methods
 from flatout.watch.components import attributes_of, handle_of, is_filled, is_own, module_of, names_in
 from flatout.watch.memory.buffers import gradient_of
 from flatout.watch.memory.object_graph import available
@@ -69,8 +70,7 @@ class ReadState:
         self._waiting = collections.deque(roots.items())
         self._seen: dict[int, Any] = {}
         self._items = 0
-        named = {name for code in seen.codes for name in code.co_names if hasattr(torch.Tensor, name)}
-        self._named(lambda: vars(torch.Tensor), named, "torch.Tensor.{}", follow=False)  # somebody may replace one
+        self._checks.append(tensor_methods(seen.codes))
         for code, scope in seen.scopes.items():
             self._globals(code, scope)
         while self._waiting and not self.refused:

@@ -1,6 +1,7 @@
 """What a tensor has besides its numbers, and how a process computes, are part of what a kept result was made from.
 
-Covers flatout.kept.read_state, flatout.kept.observed_call and flatout.watch.memory.buffers through it.
+Covers flatout.kept.tensor_methods, flatout.kept.read_state, flatout.kept.observed_call and
+flatout.watch.memory.buffers through it.
 """
 
 import warnings
@@ -12,6 +13,8 @@ from tests.unit.kept import tables
 from tests.unit.kept.test_kept_function import Kept
 from tests.unit.kept.test_kept_module import Encoder, images
 from tests.unit.kept.test_kept_module import Kept as KeptEncoder
+
+from flatout.probe.core.seams import Seams
 
 pytestmark = pytest.mark.slow
 
@@ -81,6 +84,17 @@ def test_a_method_of_tensors_that_is_another_one_is_seen(monkeypatch):
     assert kept.again() == 4, kept.left
     monkeypatch.setattr(torch.Tensor, "amax", lambda tensor: plain(tensor) * 2, raising=False)
     assert kept.again(times=1) == 0
+
+
+def test_a_method_that_flatout_stands_in_for_is_the_same():
+    kept = Kept(largest)
+    assert kept.again() == 4, kept.left
+    ours = eval("lambda original, hits: lambda *args: original(*args)", {"__name__": "flatout.fixes.another"})
+    seams = Seams()
+    seams.wrap("torch:Tensor.amax", ours)
+    assert kept.again(times=2) == 2
+    seams.undo()
+    assert kept.again(times=2) == 2
 
 
 def small():
