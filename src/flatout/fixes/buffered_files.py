@@ -38,6 +38,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import Unwritten
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
     from flatout.fixes.text_files.opened_texts import OpenedTexts
     from flatout.fixes.text_files.running_programs import RunningPrograms
+    from flatout.fixes.text_files.write_behind import WriteBehind
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -92,6 +94,8 @@ def patch(site: "Site") -> None:
     texts = OpenedTexts(behind, partial(DeferredWriter, behind, os.fsync), is_user_file)
     programs = RunningPrograms(site, behind)
     hold_back(site, behind)
+    site.wrap("os:scandir", partial(_listing, behind))
+    os.supports_fd.add(os.scandir)  # `shutil` asks by the function itself
     site.wrap("builtins:open", texts.opening, always=True)
     if getattr(io.open, "__wrapped__", None) is None:
         site.wrap("io:open", texts.opening, always=True)
@@ -116,6 +120,21 @@ def _counting(texts: "OpenedTexts", programs: "RunningPrograms", original: Calla
         return original(*args, **kwargs)
 
     return backward
+
+
+def _listing(behind: "WriteBehind", original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let nothing wait until the next step once entries of a folder are given out: they tell sizes when they are asked.
+
+    Whoever asks one is not noticed.
+    """
+
+    def scandir(path: Any = ".") -> Any:
+        entries = original(path)
+        if behind.waits and get_ident() not in behind.threads.busy and behind.concerned(behind.place(path)):
+            behind.switch(on=False)
+        return entries
+
+    return scandir
 
 
 def _starting(site: "Site", programs: "RunningPrograms", original: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ __all__ = ["CallGiven", "given", "settings_now", "unusual_moment"]
 _PLAIN = (bool, int, str, bytes, type(None), type(...))
 _NUMBERS = (float, complex)
 _MOST = 64  # values of a call
+_LEAST, _HALF = sys.float_info.min, 0.5
 
 
 class CallGiven(NamedTuple):
@@ -58,7 +59,8 @@ def _part(value: Any, objects: list[Any], left: list[int]) -> object:
 
 def settings_now() -> tuple[object, ...]:
     """Return torch's settings that results may come out otherwise under, besides those that `Ambient` sees."""
-    return torch.is_grad_enabled(), torch.get_num_threads(), torch.get_float32_matmul_precision()
+    has_denormals = _LEAST * _HALF > 0.0  # not where the processor is told to flush them
+    return torch.is_grad_enabled(), torch.get_num_threads(), torch.get_float32_matmul_precision(), has_denormals
 
 
 def unusual_moment() -> bool:

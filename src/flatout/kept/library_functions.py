@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["is_as_imported", "is_of_library", "is_open_plain"]
+__all__ = ["is_as_imported", "is_of_library", "is_open_plain", "without_ours"]
 
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -24,7 +24,7 @@ def is_of_library(dotted: str) -> bool:
     file = getattr(module, "__file__", None)
     if function is None or not file:
         return False
-    return _is_installed(name, file) and is_as_imported(_without_ours(function), path, _root(name, file))
+    return _is_installed(name, file) and is_as_imported(without_ours(function), path, _root(name, file))
 
 
 def is_as_imported(function: Any, path: str, root: Path) -> bool:
@@ -41,7 +41,7 @@ def is_as_imported(function: Any, path: str, root: Path) -> bool:
 def is_open_plain() -> bool:
     """Return whether `open` is Python's own, or flatout's for it."""
     function = builtins.open
-    return function is io.open or _without_ours(function) is io.open
+    return function is io.open or without_ours(function) is io.open
 
 
 def _root(name: str, file: str) -> Path:
@@ -59,7 +59,7 @@ def _is_installed(name: str, file: str) -> bool:
     return bool({*place.parts} & {*_INSTALLED}) or place.parent == beside
 
 
-def _without_ours(function: Callable[..., Any]) -> Callable[..., Any]:
+def without_ours(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that flatout's stand-ins call in the end."""
     while isinstance(function, types.FunctionType) and hasattr(function, "__wrapped__"):
         if not str(function.__globals__.get("__name__", "")).startswith("flatout."):

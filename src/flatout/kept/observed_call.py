@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from flatout.kept.warned_calls import Warnings, has_shown
 from flatout.probe.core.user_places import is_user_file
 from flatout.watch.components import OUT_OF_SIGHT, names_in
 from flatout.watch.dataset_state import random_states, undrawn
@@ -86,7 +87,7 @@ def observe(
         return seen
     states, modes = random_states(), _modes()
     watch = _Watch(seen, packages)
-    with no_collection():
+    with no_collection(), Warnings() as warned:
         sys.setprofile(watch.event)
         try:
             seen.result = function(*args, **kwargs)
@@ -99,6 +100,8 @@ def observe(
         seen.refuse("it draws random numbers")
     if modes != _modes():
         seen.refuse("it changes a setting of torch")
+    if warned.seen or (not seen.refused and has_shown(seen.scopes, seen.codes)):
+        seen.refuse("it warns")
     for code in seen.scopes:
         seen.refuse(("" if packages else _reads_more(code)) or _writes(code))
         seen.attributes |= names_in(code).attributes

@@ -18,7 +18,9 @@ from typing import Any
 import torch
 
 from flatout.kept.observed_call import COMPUTES, ObservedCall, is_let_through
+from flatout.kept.tensor_methods import tensor_methods
 from flatout.watch.components import attributes_of, handle_of, is_filled, is_own, module_of, names_in
+from flatout.watch.memory.buffers import gradient_of
 from flatout.watch.memory.object_graph import available
 from flatout.watch.memory.object_kinds import POINTERS, is_immutable
 from flatout.watch.state_watch import StateWatch
@@ -27,6 +29,7 @@ __all__ = ["ReadState"]
 
 _LEAVES = (bool, int, float, complex, str, bytes, type(None))
 _PLACES = ("_parameters", "_buffers", "_modules")
+_GRADIENTS = frozenset({"grad", "_grad"})
 _MOST = 4096  # items of all containers
 _ABSENT, _GONE = object(), object()
 
@@ -69,6 +72,7 @@ class ReadState:
         self._waiting = collections.deque(roots.items())
         self._seen: dict[int, Any] = {}
         self._items = 0
+        self._checks.append(tensor_methods(seen.codes))
         for code, scope in seen.scopes.items():
             self._globals(code, scope)
         while self._waiting and not self.refused:
@@ -152,6 +156,17 @@ class ReadState:
         ref, before = weakref.ref(value), _form(value)
         self._checks.append(lambda: "" if _form(ref()) == before else what)  # before its memory is looked at
         self._arrays.append((what, value))
+        if isinstance(value, torch.Tensor):
+            self._beside_numbers(what, ref)
+
+    def _beside_numbers(self, what: str, ref: "weakref.ref[torch.Tensor]") -> None:
+        """Follow what a tensor has besides its numbers: attributes that somebody has set on it, and its gradient."""
+        self._named(lambda: _dict_of(ref()), self._names, f"{what}.{{}}")
+        if not self._names & _GRADIENTS:
+            return
+        held = _hold(gradient_of(ref()))
+        self._checks.append(lambda: "" if gradient_of(ref()) is held() else f"{what}.grad")
+        self._waiting.append((f"{what}.grad", held()))
 
     def _list(self, what: str, value: Any) -> None:
         self._items += len(value)

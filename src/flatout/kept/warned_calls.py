@@ -3,9 +3,10 @@
 import sys
 import types
 import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["Warnings", "has_warned"]
+__all__ = ["Warnings", "has_shown", "has_warned"]
 
 
 class Warnings:
@@ -42,3 +43,21 @@ def has_warned(*packages: str) -> bool:
     names = [name for name in [*sys.modules] if name in packages or name.startswith(prefixes)]
     shown = (getattr(sys.modules[name], "__warningregistry__", None) or {} for name in names)
     return any(key != "version" for each in shown for key in each)
+
+
+def has_shown(scopes: Mapping[types.CodeType, dict[str, Any]], codes: Iterable[types.CodeType]) -> bool:
+    """Return whether a warning was shown before at a line of code that ran, and so does not come by again.
+
+    `scopes`: code with the globals that it ran in; `codes`: all of it, that of modules among it.
+    """
+    if any(_is_of(code, scope) for code, scope in scopes.items()) or getattr(warnings, "onceregistry", None):
+        return True
+    modules = (getattr(module, "__dict__", {}) for module in [*sys.modules.values()])
+    shown = [(str(one.get("__file__")), one) for one in modules if one.get("__warningregistry__")]
+    return bool(shown) and any(code.co_filename == file and _is_of(code, one) for code in codes for file, one in shown)
+
+
+def _is_of(code: types.CodeType, within: Mapping[str, Any]) -> bool:
+    """Return whether a module holds a warning that was shown at a line of some code; one of a whole module has none."""
+    shown = {key[2] for key in within.get("__warningregistry__") or {} if isinstance(key, tuple) and len(key) > 2}
+    return bool(shown) and bool(shown & {0, *(line for _, _, line in code.co_lines())})

@@ -26,6 +26,7 @@ class Ambient:
             torch.are_deterministic_algorithms_enabled,
             getattr(torch._C, "_is_any_autocast_enabled", lambda: True),
             torch.is_autocast_enabled,
+            getattr(torch, "get_autocast_dtype", lambda kind: torch.get_autocast_cpu_dtype()),
             sys.modules,
         )
         self._kept_by_numpy: Any = None
@@ -37,7 +38,7 @@ class Ambient:
         return self._now() == self._before
 
     def _now(self) -> tuple[object, ...]:
-        dtype, functions, dispatches, deterministic, any_autocast, autocast, modules = self._asked
+        dtype, functions, dispatches, deterministic, any_autocast, autocast, autocast_to, modules = self._asked
         decimal = modules.get("decimal")
         context = decimal.getcontext() if decimal is not None else None
         return (
@@ -45,7 +46,7 @@ class Ambient:
             functions(),
             dispatches(),
             deterministic(),
-            any_autocast() and autocast("cpu"),
+            any_autocast() and autocast("cpu") and autocast_to("cpu"),
             self._of_numpy(modules.get("numpy")),
             time.tzname,
             (context.prec, context.rounding) if context is not None else None,

@@ -96,6 +96,75 @@ def test_time_and_memory_say_nothing(text):
     assert checked([[text.replace("#", "4")]], [[text.replace("#", "7")]]).passed
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Prec@1:#7.50",
+        "dice2:#5.25 dice3:90.00",
+        "bucket 4:#2.5",
+        "multimedia rank #",
+        "consentiment score #",
+        "invalidated rows: #",
+        "reg/smoothness #",
+        "style # test/seq_acc 2.5",
+        "embed # min 2 max 9",
+        "# tokens per sentence",
+        "remembered # of 20 members",
+        "second pass: #",
+        "timesteps seen #",
+    ],
+)
+def test_words_and_signs_that_only_look_like_time_hide_no_number(text):
+    assert not checked([[text.replace("#", "1")]], [[text.replace("#", "4")]]).passed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "steps_per_second #",
+        "{'eval_runtime': #, 'x': 1}",
+        "0.4 s/it, # it/s",
+        "batch time 0.2 (#)",
+        "us per step: #",
+        "2026-11-30T08:41:0#.5+01:00 epoch",
+        "/home/a/run.py:12#: UserWarning: lr 0.5",
+        'File "run.py", line 12#, in fit',
+        "1.2k tok/s and #k tok/sec",
+        "took # min",
+    ],
+)
+def test_more_that_speaks_of_time_and_places_in_code(text):
+    assert checked([[text.replace("#", "4")]], [[text.replace("#", "7")]]).passed
+
+
+@pytest.mark.parametrize(
+    ("line", "other"),
+    [
+        ("val 0.25", "val NaN"),
+        ("val 0.25", "val None"),
+        ("stopped: False", "stopped: True"),
+        ("{'best': None, 'f1': 0.5}", "{'best': 0.7, 'f1': 0.5}"),
+        ("step 12: kept 0.5", "step 12: thrown away 0.5"),
+    ],
+)
+def test_words_in_the_place_of_values_are_compared(line, other):
+    assert checked([[line]], [[line]]).passed
+    assert not checked([[other]], [[line]]).passed
+
+
+def test_other_words_say_nothing_where_the_usual_line_is_there_or_words_depend_on_time_or_rounding():
+    usual = [["step 3: kept 0.5"]]
+    assert checked([[*usual[0], "step 3: warned"]], usual).passed
+    assert checked([["step 4: thrown away 0.5"]], usual).passed
+    assert checked([["step 3: 45 seconds"]], [["step 3: 2 minutes 5 seconds"]]).passed
+    assert checked([["step 3: saved to /tmp/b/3.pt"]], [["step 3: saved to /tmp/a/3.pt"]]).passed
+    assert checked([["step 3: thrown 0.5"]], usual, [["step 3: lost 0.5"]], usual).passed
+    lines = [steps(["step 3: kept True 0.5"])] * 3
+    assert printed_check(lines, steps(["step 3: kept False 0.5"]), rounded=True).passed
+    assert printed_check(lines, steps(["step 3: thrown away 0.5"]), rounded=True).passed
+    assert not printed_check(lines, steps(["step 3: kept None 0.5"]), rounded=True).passed
+
+
 def test_a_number_after_a_time_is_compared():
     line = "time 3.2 loss {}"
     assert not checked([[line.format(0.5)]], [[line.format(0.25)]]).passed
@@ -128,6 +197,16 @@ def test_saved_states_are_those_of_the_untouched_script():
 def test_states_that_are_others_each_time_say_nothing():
     usual, again = saving(("a",), ("b",)), saving(("a",), ("z",))
     assert saved_check([usual, again, usual], saving(("q",), ("b",))).passed
+
+
+def test_a_time_in_a_state_hides_none_of_its_other_parts():
+    def usual(clock, weights="w"):
+        return saving((f"{weights} {clock} e1",), (f"v {clock}9 e2",))
+
+    untouched = [usual("a"), usual("b"), usual("c")]
+    assert saved_check(untouched, usual("q")).detail == "2 saves"
+    assert not saved_check(untouched, usual("q", weights="other")).passed
+    assert saved_check([usual("a"), usual("a"), saving(("w a",), ("v a9 e2",))], usual("q", weights="other")).passed
 
 
 def test_a_changed_metric_is_another_result_of_a_training_with_the_same_bits():

@@ -56,7 +56,8 @@ def _behind():
     """Return what the fix knows of files."""
     import gc
 
-    return max((each for each in gc.get_objects() if type(each) is write_behind.WriteBehind and each.waits), key=id)
+    known = (each for each in gc.get_objects() if type(each) is write_behind.WriteBehind)
+    return max(known, key=lambda each: (each.waits, bool(each.pending), id(each)))
 
 
 def steps(count, act):

@@ -103,6 +103,34 @@ def test_a_file_that_was_opened_while_the_fix_was_off_and_stays_open_is_in_order
     assert Path("log.txt").read_text() == "".join(wanted)
 
 
+def test_the_place_in_a_file_that_is_appended_to_is_its_end_after_each_write(workdir, monkeypatch):
+    monkeypatch.setattr(write_behind, "DELAY_S", 1000)
+    results = []
+    for fix in (contextlib.nullcontext(), under(FIX_NAME)):
+        found = []
+        with fix, open(f"{len(results)}.txt", "a") as file:
+            for step in range(4):
+                file.write(f"{step}\n")
+                file.flush()
+                found += [file.seek(step % 2), file.write("ab"), file.tell(), file.seek(0, os.SEEK_END), file.tell()]
+                found += [file.write("end"), file.tell()]
+        results.append((found, Path(f"{len(results)}.txt").read_text()))
+    assert results[0] == results[1]
+
+
+def test_entries_of_a_folder_tell_what_was_flushed_after_they_were_listed(process):
+    with open("log.txt", "w") as file:
+        for step in range(4):
+            steps(1, lambda step: None)
+            file.write("x")
+            file.flush()
+            entries = [each for each in os.scandir() if each.name == "log.txt"]
+            file.write("yz")
+            file.flush()
+            assert [each.stat().st_size for each in entries] == [3 * step + 3]
+    assert process.site.hits["written later"] > 1
+
+
 # ------------------------------------------------------------------------------------------ anything in any order
 WAYS = [
     {"mode": "a"},

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from flatout.kept.warned_calls import Warnings, has_warned
+from flatout.kept.warned_calls import Warnings, has_shown, has_warned
 
 
 @pytest.mark.parametrize("action", ["ignore", "always", "default", "once", "module"])
@@ -46,3 +46,15 @@ def test_what_was_shown_before_is_told_by_its_module(monkeypatch):
     assert not has_warned("told_before")
     made.__warningregistry__["text", UserWarning, 3] = True
     assert has_warned("told_before") and has_warned("other", "told_before.inner") and not has_warned("told")
+
+
+@pytest.mark.parametrize(("at", "told"), [(1, True), (0, True), (900, False)])
+def test_what_was_shown_at_a_line_of_code_that_ran_is_told(at, told, monkeypatch):
+    def ran():
+        return np.ones(3)
+
+    registry = {"version": 3, ("text", UserWarning, at and ran.__code__.co_firstlineno + at): True}
+    assert has_shown({ran.__code__: {"__warningregistry__": registry}}, set()) is told
+    assert not has_shown({ran.__code__: {}}, {ran.__code__})
+    monkeypatch.setitem(globals(), "__warningregistry__", registry)
+    assert has_shown({}, {ran.__code__}) is told

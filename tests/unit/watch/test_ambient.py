@@ -55,6 +55,14 @@ def test_a_setting_is_seen_while_it_is_another(name):
         assert settings.as_before()
 
 
+def test_the_type_that_autocast_takes_counts_while_it_is_on():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        settings = Ambient(folder=False)
+        with torch.autocast("cpu", dtype=torch.float16):
+            assert not settings.as_before()
+        assert settings.as_before()
+
+
 def test_what_is_set_anew_to_what_it_was_is_no_change():
     settings = Ambient(folder=False)
     before = np.seterr(over="warn")

@@ -8,6 +8,7 @@ expression `os.fsync(file.fileno())` shows what becomes of it.
 import dis
 import functools
 import io
+import os
 import sys
 import weakref
 from collections.abc import Callable
@@ -41,6 +42,7 @@ class DeferredWriter(io.BufferedWriter):
         """Write to `raw`; `sync` is `os.fsync` as it is without us, `num_bytes` the size of the buffer."""
         super().__init__(raw, num_bytes)
         self._path, self._behind, self._sync = path, behind, sync
+        self._appends = "a" in raw.mode
         if behind.pending:
             with behind.lock:
                 self._count(behind.pending.get(place_of(raw.fileno())))
@@ -61,6 +63,12 @@ class DeferredWriter(io.BufferedWriter):
             super().flush()
         else:
             self._begin()
+
+    def seek(self, place: int, whence: int = 0, /) -> int:
+        """Go to a place; what is appended goes elsewhere, so that `tell` is right only once that is written."""
+        found = super().seek(place, whence)
+        self._ends = self._ends or (self._appends and whence != os.SEEK_END)
+        return found
 
     def settle(self) -> None:
         """Write what waits.

@@ -79,10 +79,26 @@ def _leaves(value: Any, depth: int) -> Iterator[Any]:
     elif depth and isinstance(getattr(value, "data", None), Mapping):  # transformers.BatchEncoding
         yield from _leaves(value.data, depth - 1)
     elif depth and getattr(value, "__dict__", None):
-        yield type(value).__name__
-        yield from _leaves({k: v for k, v in vars(value).items() if not k.startswith("_")}, depth - 1)
+        yield from _leaves_of_object(value, depth - 1)
     else:
         yield type(value).__name__
+
+
+def _leaves_of_object(value: Any, depth: int) -> Iterator[Any]:
+    """Yield what an object holds; of a module, what it and those inside it hold, read where it stands, each once."""
+    seen: set[int] = set()
+    waiting: list[tuple[str, Any]] = [("", value)]
+    while waiting:
+        name, one = waiting.pop()
+        yield f"{name}{type(one).__name__}"
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        own = vars(one)
+        yield from _leaves({key: held for key, held in own.items() if not key.startswith("_")}, depth)
+        if isinstance(one, torch.nn.Module):
+            yield from _leaves([own["_parameters"], own["_buffers"]], 2)
+            waiting += reversed(own["_modules"].items())
 
 
 def _words(tensor: torch.Tensor, num_rows: int) -> torch.Tensor:

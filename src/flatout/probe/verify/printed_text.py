@@ -1,9 +1,10 @@
 """What a script prints between two optimizer steps: whole lines, as they reach standard output and standard error.
 
 Lines that are written over one another, as those of progress bars, are left out: when they are shown is a matter of
-time. What other threads and other processes print is left out, too.
+time. What is printed behind a bar, on its line, is a line. What other threads and other processes print is left out.
 """
 
+import re
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
@@ -13,6 +14,7 @@ from flatout.probe.core.seams import Hits, Seams
 
 __all__ = ["PrintedText"]
 
+_BAR = re.compile(r".*\d%\|[^|]*\|[^\[]*\[.*\]")  # one of tqdm's
 _LONGEST = 400  # characters of a line
 _MOST = 4000  # lines of an execution
 
@@ -43,8 +45,12 @@ class PrintedText:
 
     def _take(self, stream: str, text: str) -> None:
         *lines, begun = (self._begun.get(stream, "") + text).split("\n")
-        self._begun[stream] = begun[:_LONGEST]
+        _, over, last = begun.rpartition("\r")
+        self._begun[stream] = (over + last)[:_LONGEST]
         for line in lines[: _MOST - self._num_lines]:
+            _, over, last = line.rpartition("\r")
+            bar = _BAR.match(last) if over else None
+            shown = last[bar.end() :] if bar else "" if over else line
             self._num_lines += 1
-            if line.strip() and "\r" not in line:
-                self._note(line[:_LONGEST])
+            if shown.strip():
+                self._note(shown[:_LONGEST])

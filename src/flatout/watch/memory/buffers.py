@@ -12,7 +12,7 @@ from flatout.watch.components import module_of
 from flatout.watch.memory.layouts import HEAD, WORD, word_at
 from flatout.watch.per_class_cache import PerClassCache
 
-__all__ = ["Memory", "holds_memory", "memory_of"]
+__all__ = ["Memory", "gradient_of", "holds_memory", "memory_of"]
 
 _TENSOR = ((16, 8), (56, 112))  # of torch's own object: the storage; sizes, strides, place, type
 _STORAGE = (16, 40)  # where it lies and how much it is
@@ -81,7 +81,15 @@ def _of_tensor(tensor: Any) -> Memory:
     if plain.numel():
         length = (1 + sum((size - 1) * stride for size, stride in spans)) * plain.element_size()
         ranges.append((plain.data_ptr(), length))
-    return Memory(ranges)
+    gradient = gradient_of(tensor)
+    return Memory(ranges, [] if gradient is None else [gradient])
+
+
+def gradient_of(tensor: Any) -> Any:
+    """Return the gradient of a tensor of torch's own classes, None where it has none, without a warning or a call."""
+    torch = sys.modules["torch"]
+    is_torchs = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return tensor.grad if is_torchs and (tensor.is_leaf or tensor.retains_grad) else None
 
 
 def _of_storage(storage: Any) -> Memory:

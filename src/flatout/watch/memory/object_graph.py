@@ -212,12 +212,12 @@ class ObjectGraph:
                 self._tracer.note(id(thing), start, length)
         if found.unwatched:
             self.unwatched.append(found.unwatched)
-        if found.file:
-            self.files.add(found.file)
+        self.files |= {found.file} if found.file else set()
         if found.opaque:
             self.opaque.add(type(thing).__name__)
         self._alive.append(found.inner)
-        own = getattr(thing, "__dict__", None) if is_own(module_of(type(thing))) else None
+        held = is_own(module_of(type(thing))) or any(one is not type(thing) for one in referents(thing))
+        own = getattr(thing, "__dict__", None) if held else None  # those of a tensor among them
         return [*found.inner, *([own] if type(own) is dict else [])]
 
     def _of_class(self, kind: type) -> list[Any]:

@@ -512,6 +512,11 @@ WATCHED = {
         "        out = super().forward(x)\n        out.tag = Tag()\n        return out\n", "out.view(-1)",
         "net = Net(4, 3)\nsteps(net, data)",
     ),
+    "memory that NumPy has seen and that is to be larger": (
+        "", "x.numpy().max()",
+        "steps(model, data)\nfor x, _ in data:\n    try:\n        x.resize_(9, 4)\n    except RuntimeError:\n"
+        "        seen.append(1)",
+    ),
     "a library that is not known": ("import gc\n", "out.mean().item()", PLAIN_RUN),
     "all names of another file": ("from math import *\n", "out.mean().item()", PLAIN_RUN),
 }  # fmt: skip

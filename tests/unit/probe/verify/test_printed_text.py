@@ -35,6 +35,18 @@ def test_progress_bars_and_empty_lines_are_left_out(lines):
     assert lines == []
 
 
+def test_what_is_printed_behind_a_bar_is_a_line_and_the_bar_is_none(lines):
+    bar = "\r 40%|####      | 4/10 [00:01<00:02,  3.1it/s, lr=[0.1], loss=0.4]"
+    for _ in range(12):
+        sys.stdout.write(bar)
+    print("valid 0.25")
+    sys.stdout.write(bar + "\n")
+    sys.stdout.write("\rstep 3 loss 0.5")
+    print()
+    print("after 3")
+    assert lines == ["valid 0.25", "after 3"]
+
+
 def test_other_threads_are_left_out(lines):
     thread = threading.Thread(target=print, args=("from elsewhere",))
     thread.start()

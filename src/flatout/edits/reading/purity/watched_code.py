@@ -52,7 +52,7 @@ _FORBIDDEN = words(
     "gi_frame _getframe _current_frames settrace setprofile breakpoint saved_tensors_hooks save_on_cpu captureWarnings "
     "showwarning catch_warnings seterr seterrcall errstate as_subclass _make_subclass _make_wrapper_subclass "
     "methodcaller attrgetter CUDAGraph make_graphed_callables capture_begin __match_args__ redirect_stderr dup2 "
-    "enter_context"
+    "enter_context resize_ resize_as_"  # which refuse memory that NumPy has seen
 )
 _HANDED_ON = frozenset({"torch", "numpy", "sys", "operator", "warnings"} | {f"torch.{e}" for e in MODULES_OF_TORCH})
 _TENSORS = words("Tensor Parameter Buffer ndarray UninitializedParameter UninitializedBuffer memmap recarray matrix")
