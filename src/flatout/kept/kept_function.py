@@ -15,7 +15,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -84,13 +84,13 @@ class _Tally:
         served: calls that were answered.
         lost: results that were kept and could not be used.
         used: those that were.
-        codes: all code that made results which were proven by two calls.
+        known: what was seen of the calls that two proofs were made of: the code that ran, and what it reads.
     """
 
     served: int = 0
     lost: int = 0
     used: int = 0
-    codes: set[CodeType] = field(default_factory=set)
+    known: ObservedCall = field(default_factory=ObservedCall)
 
 
 class KeptFunction:
@@ -186,23 +186,37 @@ class KeptFunction:
         return result
 
     def _at_once(self, key: object, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function that is known, watch it, and keep what it returns."""
+        """Call a function that is known, watch it, and keep what it returns.
+
+        What its code may read and write is looked at before: the call is made once, and has to leave that as it was.
+        """
         what = given(args, kwargs)
+        assert what is not None
+        try:
+            state = ReadState(self._tally.known, self._roots(what))
+        except Exception as error:  # objects of any kind
+            self.stop(f"it cannot be watched ({type(error).__name__}: {error})")
+        if self.off or state.refused:
+            return self._function(*args, **kwargs)
         start = time.perf_counter()
         self._calls[key] = call
-        result = self._watched(key, call, what, args, kwargs) if what is not None else self._function(*args, **kwargs)
+        result = self._watched(key, call, what, args, kwargs)
         call.plain_s = time.perf_counter() - start
-        if not self.off and call.seen is not None and self._is_as_proven(call):
-            call.seen = None
+        if not self.off and call.seen is not None and self._is_as_proven(call, state):
+            call.seen, call.state = None, state
             self._make_room(call)
         return result
 
-    def _is_as_proven(self, call: _Call) -> bool:
-        """Return whether a call that was watched once ran proven code alone, and returned nothing that it read."""
+    def _is_as_proven(self, call: _Call, before: ReadState) -> bool:
+        """Return whether a call that was watched once ran proven code alone, and returned nothing that was there."""
         assert call.seen is not None
-        assert call.state is not None
         mine = set(numbers_in(call.seen.result))
-        return call.seen.codes <= self._tally.codes and not mine & call.state.places and not call.changed()
+        return call.seen.codes <= self._tally.known.codes and not mine & before.places and not before.changed()
+
+    def _roots(self, what: CallGiven) -> dict[str, Any]:
+        """Return the function and what it is given, by what they are called."""
+        objects = {f"argument {number} of {self._name}": each for number, each in enumerate(what.objects)}
+        return {self._name: self._function, **objects}
 
     def _watched(self, key: object, call: _Call, what: CallGiven, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function and watch it; keep what it returns where nothing speaks against that."""
@@ -229,8 +243,7 @@ class KeptFunction:
 
     def _begin(self, call: _Call, seen: ObservedCall, what: CallGiven) -> str:
         """Take what a call read as it is now; return why that cannot be told, "" where it can."""
-        roots = {f"argument {number} of {self._name}": each for number, each in enumerate(what.objects)}
-        call.state = ReadState(seen, {self._name: self._function, **roots})
+        call.state = ReadState(seen, self._roots(what))
         result = KeptResult(seen.result)
         if result.num_bytes > _MOST_BYTES:
             return f"it returns more than {_MOST_BYTES >> 20} MiB"
@@ -257,7 +270,7 @@ class KeptFunction:
             return "it returns other values each time"
         if not _is_worth_it(call):
             return _NOT_WORTH_IT
-        self._tally.codes |= seen.codes
+        self._tally.known.add(seen)
         self._make_room(call)
         return ""
 

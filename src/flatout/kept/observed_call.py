@@ -71,6 +71,12 @@ class ObservedCall:
         """Note a reason; the first one stays."""
         self.refused = self.refused or reason
 
+    def add(self, other: "ObservedCall") -> None:
+        """Take what was seen of another call of the same function as well."""
+        self.scopes |= other.scopes
+        self.codes |= other.codes
+        self.attributes |= other.attributes
+
 
 def observe(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], packages: tuple[str, ...] = ()

@@ -515,6 +515,39 @@ def test_another_way_through_a_known_function_that_returns_what_it_read_is_calle
         assert kept.call(many, table) is table
 
 
+def scaled_in_place(points, k):
+    tables.slow(3)
+    if k > 9:
+        points.mul_(2)
+    return points.cumsum(0) + len(tables.SEEN)
+
+
+def noted(points, k):
+    tables.slow(3)
+    if k > 9:
+        tables.SEEN.append(k)
+    return points.cumsum(0) + len(tables.SEEN)
+
+
+@pytest.mark.parametrize("function", [scaled_in_place, noted])
+def test_another_way_through_a_known_function_that_writes_is_taken_each_time(function, monkeypatch):
+    monkeypatch.setattr(tables, "SEEN", [])
+    kept = Kept(function)
+    for k in range(5):
+        kept.again(torch.rand(20, 3), k, times=5)
+    assert kept.call._tally.used > kept_function._KNOWN
+    points, other = torch.rand(20, 3), torch.rand(20, 3)
+    for turn in range(4):
+        before, length = points.clone(), len(tables.SEEN)
+        given = kept.call(points, 10)
+        if function is scaled_in_place:
+            assert same_bits(points, before * 2)
+        else:
+            assert len(tables.SEEN) == length + 1
+        assert same_bits(given, points.cumsum(0) + len(tables.SEEN)), turn
+    assert kept.again(other, 1, times=2) >= 0
+
+
 def test_what_a_known_function_is_given_once_is_given_up():
     kept = Kept(nearest)
     for step in range(200):

@@ -50,8 +50,7 @@ def views():
         shared(),
         views(),
         [torch.ones(3)] * 2,
-        torch.ones(4, 4)[:2],
-        torch.ones(1).expand(4),
+        torch.frombuffer(bytearray(16), dtype=torch.float32)[1:],
         torch.ones(2, requires_grad=True),
         torch.nn.Parameter(torch.ones(2)),
         torch.ones(2).to_sparse(),
@@ -72,6 +71,20 @@ def test_strides_stay():
     for tensor in (torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last), torch.ones(3, 4).t()):
         assert KeptResult(tensor).make().stride() == tensor.stride()
     assert KeptResult(np.ones((3, 4)).T).make().flags.f_contiguous
+
+
+@pytest.mark.parametrize(
+    "part", [torch.arange(16.0).view(4, 4)[1:3], torch.arange(8)[::2], torch.ones(1).expand(4), torch.eye(3).diagonal()]
+)
+def test_a_part_of_a_tensor_comes_with_a_storage_of_its_own_each_time(part):
+    kept = KeptResult(part)
+    one, other = kept.make(), kept.make()
+    assert torch.equal(one, part)
+    assert (one.stride(), one.storage_offset(), one._is_view()) == (part.stride(), part.storage_offset(), True)
+    assert kept.num_bytes == part.untyped_storage().nbytes()
+    assert len({each.untyped_storage().data_ptr() for each in (one, other, part)}) == 3
+    assert kept.is_same(part)
+    assert not kept.is_same(part.clone())
 
 
 def test_results_that_share_anything_are_told():
