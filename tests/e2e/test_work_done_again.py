@@ -134,8 +134,65 @@ for epoch in range(int(os.environ.get("EPOCHS", "100000"))):
 print(f"{loss.item():.9f}")
 """
 
+HEADS = """
+import os
+
+import torch
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+
+def steering(sites, reach):
+    gaps = (sites[:, :, None] - sites[:, None]).square().sum(-1).sqrt()
+    order = gaps.argsort(-1)
+    return torch.softmax(-gaps / reach, -1), order[..., 1:4]
+
+
+class Head(torch.nn.Module):
+    def __init__(self, reach):
+        super().__init__()
+        self.mix, self.reach = torch.nn.Linear(8, 8), reach
+
+    def forward(self, x, sites):
+        weights, order = steering(sites, 0.5)
+        near = x.gather(1, order[..., :1].expand(-1, -1, x.shape[-1]))
+        return torch.tanh(self.mix(weights @ x + near))
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = torch.nn.ModuleList(Head(reach) for reach in range(1, 7))
+        self.out = torch.nn.Linear(8, 1)
+
+    def forward(self, x, sites):
+        for head in self.heads:
+            x = x + head(x, sites)
+        return self.out(x).mean(1)
+
+
+def main():
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    places, x, y = torch.rand(64, 90, 2), torch.randn(64, 90, 8), torch.randn(64, 1)
+    for epoch in range(int(os.environ.get("EPOCHS", "100000"))):
+        for rows in torch.randperm(64).split(8):
+            sites = places[rows] + 0.01 * torch.randn(8, 90, 2)
+            loss = torch.nn.functional.mse_loss(net(x[rows], sites), y[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    print(f"{loss.item():.9f}")
+
+
+if __name__ == "__main__":
+    main()
+"""
+
 SCRIPTS = {
     "kept-calls": ("CO019", TABLE),
+    "kept-calls of what each head asks for": ("CO036", HEADS),
     "kept-outputs": ("CO030", ENCODER.replace("FREEZE", "self.encoder.requires_grad_(False).eval()")),
     "kept-outputs of a module of torch's own": ("CO030", FEATURES),
 }
