@@ -1,8 +1,9 @@
 """One piece of a script's Python beside its compiled forms: which of them does the work, and when both do.
 
 A form is compiled once its kinds of arguments have cost Python a while. Its first calls are made by Python, too, and
-compared; then, so that it takes a hundredth of the time at most, one now and then. What a form cannot give raises in
-it: what it has written is put back, and Python does the work, errors and all.
+compared (fewer where a call takes long, as that of a metric does which comes once an epoch); then, so that it takes a
+hundredth of the time at most, one now and then. What a form cannot give raises in it: what it has written is put back,
+and Python does the work, errors and all.
 """
 
 import ast
@@ -25,6 +26,8 @@ WORTH_S = 0.02
 """Seconds that Python spends with the same kinds of arguments before they are compiled."""
 FIRST_PROVEN = 5
 """Calls of a new form that Python makes as well."""
+LONG_S, FIRST_OF_LONG = 0.1, 2
+"""What such a call takes where fewer are enough: it goes through its loops many times, and comes once an epoch."""
 
 _MOST_FORMS = 8
 _RARELY = 100  # times what a comparison takes, until the next one
@@ -57,6 +60,13 @@ class _State:
     failures: int = 0
     served: int = 0
     compare_from: float = 0.0
+    serves: bool = False  # its results count
+
+    @property
+    def is_proven(self) -> bool:
+        """Return whether Python need not make the next call as well."""
+        long = bool(self.python_s) and min(self.python_s) >= LONG_S
+        return self.serves or self.proven >= (FIRST_OF_LONG if long else FIRST_PROVEN)
 
 
 class HotCode:
@@ -95,7 +105,7 @@ class HotCode:
     def take(self, key: Key) -> None:
         """Compile the form for kinds for which another process has proven it; one call in each process is compared."""
         self.compile(key)
-        self._states[key].proven = max(FIRST_PROVEN, self._states[key].proven)
+        self._states[key].serves = True
 
     def compile(self, key: Key) -> None:
         """Compile the form for a combination of kinds."""
@@ -128,7 +138,7 @@ class HotCode:
             return None
         if form.of_numpy and np.geterr()["under"] != "ignore":
             return None  # numpy is to tell of numbers that become too small
-        if state.proven < FIRST_PROVEN or time.monotonic() > state.compare_from:
+        if not state.serves or time.monotonic() > state.compare_from:
             return self._try(state, arguments, given)
         before = [given[at].copy(order="K") for at in form.written]
         try:
@@ -176,21 +186,21 @@ class HotCode:
             return
         result, compiled_s, written = tried
         if not same_bits(result, value) or not all(array.tobytes() == copy.tobytes() for array, copy in written):
-            again = state.proven >= FIRST_PROVEN
             self.leave(state, "gives another result than Python")
-            if again:
+            if state.serves:
                 served.differs(self.name, "gave another result than Python")
             return
         state.proven += 1
         state.python_s.append(took_s)
         state.compiled_s.append(compiled_s)
-        if state.proven == FIRST_PROVEN:
+        if state.is_proven and not state.serves:
+            state.serves = True
             if min(state.compiled_s) * _LEAST_GAIN > min(state.python_s):
                 self.leave(state, "compiled code is no faster")
                 return
             served.note(self.name)
             self.on_proven(state.key)
-        if state.proven >= FIRST_PROVEN:
+        if state.serves:
             state.compare_from = time.monotonic() + _RARELY * (took_s + compiled_s)
 
 

@@ -75,3 +75,13 @@ def test_nothing_is_compiled_before_python_has_spent_a_while_with_it(tmp_path, m
     monkeypatch.setattr(hot_code, "WORTH_S", 1e9)
     assert agree(tmp_path, COLLATZ, (27,))
     assert all(state.form is None for state in states())
+
+
+@pytest.mark.parametrize(("long_s", "served"), [(0.0, 10 - hot_code.FIRST_OF_LONG), (1e9, 10 - hot_code.FIRST_PROVEN)])
+def test_a_call_that_takes_long_is_made_by_python_fewer_times(tmp_path, told, monkeypatch, long_s, served):
+    monkeypatch.setattr(hot_code, "LONG_S", long_s)
+    monkeypatch.setattr(hot_code, "_RARELY", 1e9)
+    function = loaded(tmp_path, f"import flatout\n@flatout.compiled\n{COLLATZ}").f
+    assert [function(27) for _ in range(10)] == [111] * 10
+    assert num_served() == served
+    assert told.used == ["f"]
