@@ -462,5 +462,6 @@ def test_long_steps_are_looked_at_once():
     for number in range(1, 12):
         model(torch.ones(2, 4)).sum().backward()
         training.watch.step(Step(start_ns=0, wall_ns=10**9, phases_ns=(0,) * 8), number)
+    training.watch.stop()
     training.seams.undo()
     assert training.watch.facts().steps == 1
