@@ -2,6 +2,7 @@
 
 import ast
 
+from flatout.edits.cures.asked_forms import asked_form, unasked
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain, stores
 from flatout.edits.text_changes import TextChanges, fresh_name
@@ -14,7 +15,7 @@ __all__ = ["by_rows", "cut_once"]
 
 
 def by_rows(place: EditPlace) -> WrittenEdit:
-    """Write `x[rows]` as `index_select`, with negative rows counted from the end; a mask picks rows as it did."""
+    """Write `x[rows]` as `index_select`, negative rows counted from the end, where rows are numbers in a tensor."""
     if not str(place.finding.argument("node")).startswith("IndexBackward"):
         return place.left("its backward pass is not that of an index")
     found = [
@@ -25,12 +26,17 @@ def by_rows(place: EditPlace) -> WrittenEdit:
     ]
     if len(found) != 1:
         return place.left("a single index x[rows], of a name by a name, is not found on this line")
-    changes = TextChanges(place.source)
-    x, rows = changes.text(found[0].value), changes.text(found[0].slice)
-    wrapped = f"{rows}.where({rows} >= 0, {rows} + len({x}))"
-    by_number = f"{x}.index_select(0, {wrapped}.flatten()).unflatten(0, {rows}.shape)"
-    changes.replace(found[0], f"({by_number} if {rows}.dtype.itemsize > 1 else {x}[{rows}])")  # a mask has one byte
-    return WrittenEdit(changes.done(place.project), changed=1)
+    against = unasked(place, found[0])
+    if against:
+        return place.left(against)
+    asked = asked_form(place, found[0], {"x": found[0].value, "rows": found[0].slice})
+    (x, rows), torch = asked.names, asked.torch
+    when = (
+        f"{asked.is_tensor(x)} and type({rows}) is {torch}.Tensor and {x}.dim() and {rows}.dim()"
+        f" and {x}.layout is {torch}.strided and {rows}.dtype is {torch}.int64 and {rows}.device == {x}.device"
+    )
+    wrapped = f"{rows}.where({rows} >= 0, {rows} + {x}.size(0))"
+    return asked.put(place, when, f"{x}.index_select(0, {wrapped}.flatten()).unflatten(0, {rows}.shape)")
 
 
 # -- slices in a loop -------------------------------------------------------------------------------------------------

@@ -13,11 +13,57 @@ def cut(folder, text, node="SelectBackward0"):
 
 
 def test_rows_are_selected_with_negative_ones_counted_from_the_end(tmp_path):
-    after, left = rows(tmp_path, "h = self.nodes[self.src] + 1  # <<\n")
+    after, left = rows(tmp_path, "import torch\nh = self.nodes[self.src] + 1  # <<\n")
     assert left == ""
-    wrapped = "self.src.where(self.src >= 0, self.src + len(self.nodes))"
-    by_number = f"self.nodes.index_select(0, {wrapped}.flatten()).unflatten(0, self.src.shape)"
-    assert after == f"h = ({by_number} if self.src.dtype.itemsize > 1 else self.nodes[self.src]) + 1\n"
+    wrapped = "rows.where(rows >= 0, rows + x.size(0))"
+    by_number = f"x.index_select(0, {wrapped}.flatten()).unflatten(0, rows.shape)"
+    assert after.startswith(f"import torch\nh = (lambda x, rows: {by_number} if type(x) in (")
+    assert after.endswith(" and rows.device == x.device else x[rows])(self.nodes, self.src) + 1\n")
+
+
+HOSTILE = {
+    "what is no tensor": (
+        "class Bag:\n    def __getitem__(self, key):\n        return key\n"
+        "def look(bag, name):\n    return bag[name]  # <<\n"
+        "found = [look(x, torch.tensor([2, -1])), look(x, [1]), look(x, (1, 0)), look(x, slice(1)), look(x, ...)]\n"
+        "found += [torch.tensor(look({7: 3.0}, 7)), torch.tensor(look(Bag(), 5)), torch.tensor(look(np.ones(9), 4))]\n"
+    ),
+    "one row, which is a view": (
+        "for r in torch.tensor([1, 4, 1]):\n    h = x[r]  # <<\n    h.mul_(10)\nfound = [x]\n"
+    ),
+    "attributes that are computed anew": (
+        "class Sampler:\n    drawn = 0\n    @property\n    def rows(self):\n        Sampler.drawn += 1\n"
+        "        return torch.randint(6, (2,))\ns = Sampler()\nh = x[s.rows]  # <<\n"
+        "found = [h, torch.rand(2), torch.tensor(Sampler.drawn)]\n"
+    ),
+    "a class of tensors": (
+        "class Wrapped(torch.Tensor):\n    def __getitem__(self, key):\n        return torch.zeros(3)\n"
+        "w, r = x.as_subclass(Wrapped), torch.tensor([1])\nh = w[r]  # <<\nfound = [h]\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_rows_of_other_things_are_picked_as_they_were(tmp_path, name):
+    text = "import torch\nimport numpy as np\nx = torch.arange(12.0).view(6, 2)\n" + HOSTILE[name]
+    after, left = rows(tmp_path, text)
+    assert left == ""
+    same_results(text, after, "found")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import torch.fx\ndef f(x, r):\n    return x[r]  # <<\n", "what is traced"),
+        ("import torch\ndef f(x, type):\n    return x[type]  # <<\n", "a name of Python's own"),
+        ("import torch\nclass A:\n    h = x[r]  # <<\n", "in the body of a class"),
+        ("import torch\nh = f'{x[r]}'  # <<\n", "in an f-string"),
+    ],
+)
+def test_rows_are_left_where_nothing_can_be_asked(tmp_path, text, reason):
+    after, left = rows(tmp_path, text)
+    assert after == ""
+    assert reason in left
 
 
 def test_a_mask_picks_the_rows_that_it_picked(tmp_path):
