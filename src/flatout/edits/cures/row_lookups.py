@@ -2,9 +2,11 @@
 
 import ast
 
-from flatout.edits.cures.asked_forms import asked_form, unasked
+from flatout.edits.cures.asked_forms import AskedForm, asked_form, unasked
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain, stores
+from flatout.edits.reading.computed_uses import only_computed
+from flatout.edits.reading.purity.own_meanings import own_operator
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit
 
@@ -43,7 +45,7 @@ def by_rows(place: EditPlace) -> WrittenEdit:
 
 
 def cut_once(place: EditPlace) -> WrittenEdit:
-    """Write `x[:, t]`, in a loop over `t`, as an item of `x.unbind(1)` made before the loop."""
+    """Write `x[:, t]`, in a loop over `t`, as an item of `x.unbind(1)`, which the first turn makes."""
     if not str(place.finding.argument("node")).startswith("SelectBackward"):
         return place.left("its backward pass is not that of parts that are cut out")
     loop = _loop(place)
@@ -57,12 +59,36 @@ def cut_once(place: EditPlace) -> WrittenEdit:
     whole, dim = wholes.pop()
     if _changes(body, whole):
         return place.left(f"{whole} is changed in the loop")
+    against = next(filter(None, (unasked(place, node, compiled=True) for node, _, _ in cuts)), "") or own_operator(
+        place.project
+    )
+    if against:
+        return place.left(against)
+    if "forward_pre_hook" in place.project.mentions or not all(
+        only_computed(place.project, place.source, node) for node, _, _ in cuts
+    ):
+        return place.left(f"a part of {whole} may be written to, kept, or handed to something that does so")
     changes = TextChanges(place.source)
-    name = fresh_name(place.source, f"{whole.rpartition('.')[2]}_parts")
-    changes.before(_outside(place, body), f"{name} = {whole}.unbind({dim})")
+    parts = fresh_name(place.source, f"{whole.rpartition('.')[2]}_parts")
+    changes.before(_outside(place, body), f"{parts} = []")
     for node, _, index in cuts:
-        changes.replace(node, f"{name}[{changes.text(index)}]")
-    return WrittenEdit(changes.done(place.project), changed=1)
+        asked = asked_form(place, node, {"x": node.value, "t": index})
+        changes.replace(node, _part(asked, changes, parts, dim))
+    return asked.done(place, changes)
+
+
+def _part(asked: AskedForm, changes: TextChanges, parts: str, dim: int) -> str:
+    """Return a part of a tensor that is cut when the first one is needed; of another one, or one written to, a view."""
+    (x, t), torch = asked.names, asked.torch
+    made = "made" if "made" not in (x, t, parts, torch) else "made_2"
+    now = f"({x}._version, {x}.data_ptr())"
+    when = (
+        f"type({t}) is int and {asked.is_tensor(x)} and {x}.layout is {torch}.strided and {x}.dim() > {dim}"
+        f" and {x}.requires_grad and {torch}.is_grad_enabled()"
+        f" and ({made} := ({parts} or [{parts}.append(({x}, {now}, {x}.unbind({dim})))] and {parts})[0])[0] is {x}"
+        f" and {made}[1] == {now}"
+    )
+    return asked.text(changes, when, f"{made}[2][{t}]")
 
 
 def _loop(place: EditPlace) -> tuple[str, ast.AST] | None:

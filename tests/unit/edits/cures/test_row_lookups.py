@@ -105,25 +105,41 @@ def test_each_edit_is_of_its_own_kind_of_node(tmp_path):
 
 
 def test_a_loop_over_time_cuts_its_tensor_once(tmp_path):
-    text = "class Net:\n    def f(self, x):\n        for t in range(n):\n            h = self.cell(x[:, t], h)  # <<\n"
-    after, _ = cut(tmp_path, text)
-    assert after == (
-        "class Net:\n    def f(self, x):\n        x_parts = x.unbind(1)\n        for t in range(n):\n"
-        "            h = self.cell(x_parts[t], h)\n"
+    text = (
+        "import torch\nclass Net:\n    def __init__(self):\n        self.cell = torch.nn.GRUCell(2, 3)\n"
+        "    def f(self, x):\n        for t in range(n):\n            h = self.cell(x[:, t], h)  # <<\n"
     )
+    after, left = cut(tmp_path, text)
+    assert left == ""
+    assert (
+        "        x_parts = []\n        for t in range(n):\n            h = self.cell((lambda x, t: made[2][t] if "
+        in after
+    )
+    assert (
+        "(x_parts or [x_parts.append((x, (x._version, x.data_ptr()), x.unbind(1)))] and x_parts)[0])[0] is x" in after
+    )
+    assert after.endswith(" and made[1] == (x._version, x.data_ptr()) else x[:, t])(x, t), h)\n")
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "parts"),
     [
-        ("for t in range(1, n):\n    h = f(self.x[t], self.x[t - 1])  # <<\n", "    h = f(x_parts[t], x_parts[t - 1])"),
-        ("hs = [f(x[:, :, t]) for t in range(n)]  # <<\n", "hs = [f(x_parts[t]) for t in range(n)]"),
-        ("for t in range(n):\n    if t:\n        h = x[:, t, :] + h  # <<\n", "        h = x_parts[t] + h"),
-        ("x_parts = 1\nfor t in range(n):\n    h = x[t]  # <<\n", "    h = x_parts_2[t]"),
+        (
+            "for t in range(1, n):\n    h = f(self.x[t] * self.x[t - 1])  # <<\n",
+            ["x[t])(self.x, t)", "(self.x, t - 1)"],
+        ),
+        ("hs = [2 * x[:, :, t] for t in range(n)]  # <<\n", ["x.unbind(2)", "x_parts = []\nhs = ["]),
+        (
+            "for t in range(n):\n    if t:\n        h = x[:, t, :] + h  # <<\n",
+            ["x.unbind(1)", "else x[:, t, :])(x, t) + h"],
+        ),
+        ("x_parts = 1\nfor t in range(n):\n    h = -x[t]  # <<\n", ["x_parts_2 = []"]),
     ],
 )
-def test_dimensions_neighbours_and_comprehensions_are_understood(tmp_path, text, line):
-    assert line in cut(tmp_path, text)[0].split("\n")
+def test_dimensions_neighbours_and_comprehensions_are_understood(tmp_path, text, parts):
+    after, left = cut(tmp_path, f"import torch\n{text}")
+    assert left == ""
+    assert all(part in after for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -158,3 +174,109 @@ h.sum().backward()
 found = [h.detach(), x.grad]
 """
     same_results(text, cut(tmp_path, text)[0], "found", exact=False)
+
+
+MEANWHILE = {
+    "an optimizer": """
+w = torch.nn.Parameter(torch.ones(3, 2))
+sgd = torch.optim.SGD([w], lr=0.5)
+for t in range(3):
+    loss = (w[t] * 2).sum()  # <<
+    sgd.zero_grad()
+    loss.backward()
+    sgd.step()
+found = [w]
+""",
+    "a method that sets it": """
+class Field:
+    def __init__(self):
+        self.grid = torch.ones(2, 4, requires_grad=True)
+    def move(self):
+        self.grid = self.grid * 3
+    def run(self):
+        total = 0
+        for t in range(4):
+            total = total + self.grid[:, t]  # <<
+            self.move()
+        return total
+found = [Field().run()]
+""",
+    "a write by another name": """
+base = torch.ones(3, 2, requires_grad=True)
+x = base * 1
+rows = x.view(6)
+out = 0
+for t in range(3):
+    out = out + (x[t] * 3).sum()  # <<
+    rows.mul_(2)
+out.backward()
+found = [out, base.grad]
+""",
+    "data that is replaced": """
+w = torch.nn.Parameter(torch.ones(3, 2))
+out = 0
+for t in range(3):
+    out = out + w[t] * 1  # <<
+    for p in [w]:
+        p.data = p.data + 1
+found = [out]
+""",
+    "no tensor, and no turns": """
+def total(x, n):
+    out = 0
+    for t in range(n):
+        out = out + x[t] * 2  # <<
+    return torch.as_tensor(out)
+x = torch.ones(3, 2, requires_grad=True)
+found = [total(x, 3), total([1, 2, 3], 3), total(None, 0), total({0: 5.0}, 1), total(x.detach().numpy(), 2)]
+""",
+    "an index that is no number": """
+x = torch.arange(12.0).view(2, 6).requires_grad_()
+found = []
+for t in range(6):
+    if t > 3:
+        t = slice(t - 2, t)
+    found += [(x[:, t] + 1).flatten().sum()]  # <<
+""",
+    "no gradients for a while": """
+x = torch.ones(4, 2, requires_grad=True)
+flags = []
+for t in range(4):
+    with torch.set_grad_enabled(t % 2 == 0):
+        y = x[t] * 2  # <<
+        flags.append(float(y.requires_grad))
+found = [torch.tensor(flags)]
+""",
+}
+
+
+@pytest.mark.parametrize("name", MEANWHILE)
+def test_parts_of_a_tensor_that_changes_meanwhile_are_those_of_the_turn(tmp_path, name):
+    text = "import torch\n" + MEANWHILE[name]
+    after, left = cut(tmp_path, text)
+    assert left == ""
+    same_results(text, after, "found", exact=False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "h = x[:, t]  # <<\n    h += 1",
+        "h = x[:, t]  # <<\n    kept.append(h)",
+        "h = torch.relu_(x[:, t])  # <<",
+        "h = x[:, t]  # <<\n    h.register_hook(f)",
+        "h = x[:, t].unsqueeze(1)  # <<\n    h.requires_grad_()",
+        "h = f(x[:, t])  # <<",
+        "h = shift(x[:, t])  # <<",
+        "h = act(x[:, t])  # <<",
+        "print(x[:, t])  # <<",
+        "h = torch.add(x[:, t], 1, out=y)  # <<",
+        "h = F.relu(x[:, t], True)  # <<",
+    ],
+)
+def test_parts_that_somebody_may_write_to_or_keep_are_left(tmp_path, line):
+    head = "import torch\nimport torch.nn.functional as F\ndef shift(v):\n    v -= v.mean()\n    return v\n"
+    head += "act = torch.nn.ReLU(inplace=True)\n"
+    after, left = cut(tmp_path, f"{head}for t in range(3):\n    {line}\n")
+    assert after == ""
+    assert "may be written to, kept" in left
