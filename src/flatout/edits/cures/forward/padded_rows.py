@@ -1,0 +1,374 @@
+"""A `forward` whose outputs do not depend on padding, followed through the kinds of its values.
+
+What is known is short: tables, layers that compute each position by itself, attention with a mask of padding, sums and
+maxima of what a mask leaves. Anything else, a length that is read, a mean over all positions, a random number, a value
+that is kept, is not proven, and so is an output with a position for each word.
+"""
+
+import ast
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from flatout.edits.reading.blocks import is_plain
+from flatout.edits.reading.called_layers import makers
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.plain_values import Unproven
+from flatout.edits.reading.source_file import Function, SourceFile
+
+__all__ = ["PaddedRows", "Unproven"]
+
+
+class Kind(Enum):
+    """What a value has in the positions of padding."""
+
+    COUNTS = auto()  # zero there
+    COUNT_COLUMN = auto()  # the same, with a third dimension
+    PADDING = auto()  # true there
+    PADDING_COLUMN = auto()
+    PLACES = auto()  # anything, the same for all rows
+    POSITIONS = auto()  # anything
+    ZERO = auto()  # zero, of what else is anything
+    LEAST = auto()  # less than all else
+    ROWS = auto()  # it has no positions, and depends on none of these
+
+
+_ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.Div
+_BY_POSITION = frozenset(
+    f"torch.nn.{name}"
+    for name in ("ELU", "GELU", "LayerNorm", "LeakyReLU", "Linear", "ReLU", "SiLU", "Sigmoid", "Tanh")
+)
+_OF_ROWS = _BY_POSITION | {"torch.nn.BatchNorm1d", "torch.nn.Dropout"}  # what they draw is as long as before
+_OTHER_SIDE: dict[Kind | None, Kind] = {
+    Kind.PADDING: Kind.COUNTS,
+    Kind.COUNTS: Kind.PADDING,
+    Kind.PADDING_COLUMN: Kind.COUNT_COLUMN,
+    Kind.COUNT_COLUMN: Kind.PADDING_COLUMN,
+}
+_COLUMNS: dict[Kind | None, Kind] = {Kind.PADDING: Kind.PADDING_COLUMN, Kind.COUNTS: Kind.COUNT_COLUMN}
+_BY_ELEMENT = frozenset({"abs", "exp", "gelu", "relu", "sigmoid", "silu", "sqrt", "square", "tanh"})
+_OF_ROW = frozenset({"clamp", "clamp_min", "float", "squeeze", "unsqueeze"}) | _BY_ELEMENT
+_CASTS = frozenset({"bool", "double", "float", "half", "int", "long", "type_as", "to"})
+_LOSSES = frozenset({"binary_cross_entropy_with_logits", "cross_entropy", "mse_loss", "log_softmax", "softmax"})
+_LEAST = -1e8
+
+
+@dataclass
+class PaddedRows:
+    """The proof for one `forward`.
+
+    Attributes:
+        counts: expressions of which one is true at each position that counts.
+        words: the arguments that have a position for each word.
+        flags: those that have to be tensors of truth values.
+    """
+
+    project: Project
+    source: SourceFile
+    forward: Function
+    counts: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        given = (*self.forward.args.posonlyargs, *self.forward.args.args, *self.forward.args.kwonlyargs)
+        self._self, *names = [each.arg for each in given]
+        self._arguments, self._as_rows = {*names}, set[str]()
+        if not self._ends(self.forward.body, {}):
+            raise Unproven("forward() may return nothing")
+        both = min(self._as_rows & {*self.words}, default="")
+        if both:
+            raise Unproven(f"{both} has positions, and is used as if it had none")
+
+    @property
+    def root(self) -> str:
+        """What `forward` calls its object."""
+        return self._self
+
+    # -- statements ---------------------------------------------------------------------------------------------
+
+    def _ends(self, body: list[ast.stmt], env: dict[str, Kind]) -> bool:
+        """Follow statements; return whether they return for certain."""
+        for statement in body:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                continue
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                if len(statement.targets) != 1:
+                    raise Unproven(f"{ast.unparse(statement)} is not followed")
+                self._bind(statement.targets[0].id, statement.value, env)
+            elif isinstance(statement, ast.Return) and statement.value is not None:
+                parts = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
+                for each in parts:
+                    self._rows(each, env)
+                return True
+            elif isinstance(statement, ast.If) and self._asks_for_none(statement.test):
+                there, other = dict(env), dict(env)
+                ends = self._ends(statement.body, there), self._ends(statement.orelse, other)
+                if all(ends):
+                    return True
+                kept = [each for each, end in zip((there, other), ends, strict=True) if not end]
+                env.clear()
+                env.update((n, k) for n, k in kept[0].items() if all(each.get(n) is k for each in kept))
+            else:
+                raise Unproven(f"`{ast.unparse(statement).partition(chr(10))[0]}` is not followed")
+        return False
+
+    def _bind(self, name: str, value: ast.expr, env: dict[str, Kind]) -> None:
+        if name in self._arguments or name == self._self:
+            raise Unproven(f"{name} is an argument, and bound anew")
+        env[name] = self.kind(value, env)
+
+    def _asks_for_none(self, test: ast.expr) -> bool:
+        is_asked = isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and len(test.ops) == 1
+        return is_asked and ast.unparse(test).endswith((" is None", " is not None"))
+
+    # -- expressions --------------------------------------------------------------------------------------------
+
+    def kind(self, node: ast.expr, env: dict[str, Kind]) -> Kind:
+        """Return what an expression is.
+
+        Raises:
+            Unproven: that is not known.
+        """
+        found = self._kind(node, env)
+        if found is None:
+            raise Unproven(f"`{ast.unparse(node)}` may depend on the padding")
+        return found
+
+    def _rows(self, node: ast.expr, env: dict[str, Kind]) -> Kind:
+        if self.kind(node, env) is not Kind.ROWS:
+            raise Unproven(f"`{ast.unparse(node)}` has a position for each word")
+        return Kind.ROWS
+
+    def _kind(self, node: ast.expr, env: dict[str, Kind]) -> Kind | None:
+        if isinstance(node, ast.Constant):
+            return Kind.ROWS if isinstance(node.value, int | float) or node.value is None else None
+        if isinstance(node, ast.Name):
+            if node.id in env or node.id not in self._arguments:
+                return env.get(node.id)
+            self._as_rows.add(node.id)
+            return Kind.ROWS
+        mask = self._mask(node, env)
+        if mask is not None:
+            return mask
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            found = self.kind(node.operand, env)
+            return found if found in (Kind.ROWS, Kind.POSITIONS, Kind.ZERO) else None
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
+            return self._sum(node, env)
+        if isinstance(node, ast.Subscript):
+            return self._part(node, env)
+        if isinstance(node, ast.Attribute) and node.attr == "values":
+            return self._greatest(node.value, env)
+        return self._call(node, env) if isinstance(node, ast.Call) else None
+
+    def _sum(self, node: ast.BinOp, env: dict[str, Kind]) -> Kind | None:
+        pair = (self._of_operand(node.left, env), self._of_operand(node.right, env))
+        if pair == (Kind.ROWS, Kind.ROWS):
+            return Kind.ROWS
+        if isinstance(node.op, ast.Mult) and Kind.COUNT_COLUMN in pair and {*pair} & {Kind.POSITIONS, Kind.ZERO}:
+            return Kind.ZERO
+        if isinstance(node.op, ast.Add) and {*pair} == {Kind.PLACES, Kind.POSITIONS}:
+            return Kind.POSITIONS
+        number = isinstance(node.left, ast.Constant) or isinstance(node.right, ast.Constant)
+        if number and not {*pair} <= {Kind.ROWS, Kind.POSITIONS, Kind.ZERO}:
+            return None
+        return Kind.POSITIONS if number or {*pair} <= {Kind.POSITIONS, Kind.ZERO} else None
+
+    def _of_operand(self, node: ast.expr, env: dict[str, Kind]) -> Kind:
+        """Return what an operand is; an argument with positions stands for what counts."""
+        found = self._counted(node) if isinstance(node, ast.Name) and node.id in self.words else None
+        return found or self.kind(node, env)
+
+    # -- masks --------------------------------------------------------------------------------------------------
+
+    def _mask(self, node: ast.expr, env: dict[str, Kind]) -> Kind | None:
+        """Return whether an expression is a mask: arguments compared with numbers, in other types and dimensions."""
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            return self._compared(node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+            inner = self._mask(node.operand, env) or self._padding(node.operand, env)
+            return _OTHER_SIDE.get(inner) if inner else None
+        if isinstance(node, ast.Name):
+            found = env.get(node.id)
+            return found if found in _OTHER_SIDE else None
+        if isinstance(node, ast.Subscript) and ast.unparse(node.slice).strip("()") in (":, :, None", "..., None"):
+            return _column(self._mask(node.value, env) or self._counted(node.value))
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.keywords:
+            return None
+        given = [ast.unparse(each) for each in node.args]
+        inner_kind = self._mask(node.func.value, env) or self._counted(node.func.value)
+        if node.func.attr == "unsqueeze" and given in (["2"], ["-1"]):
+            return _column(inner_kind)
+        is_cast = node.func.attr in _CASTS and all(map(is_plain, node.args))
+        return inner_kind if is_cast and inner_kind in (Kind.COUNTS, Kind.COUNT_COLUMN) else None
+
+    def _compared(self, node: ast.Compare) -> Kind | None:
+        name, value = node.left, node.comparators[0]
+        number = value.operand if isinstance(value, ast.UnaryOp) else value
+        plain = isinstance(number, ast.Constant) and type(number.value) is int
+        if not isinstance(name, ast.Name) or name.id not in self._arguments or not plain:
+            return None
+        self._has_words(name.id)
+        text = f"{name.id} != {ast.unparse(value)}"
+        self.counts += [text] if text not in self.counts else []
+        return Kind.COUNTS if isinstance(node.ops[0], ast.NotEq) else Kind.PADDING
+
+    def _padding(self, node: ast.expr, env: dict[str, Kind]) -> Kind | None:
+        """Return that an argument is a mask of padding."""
+        if isinstance(node, ast.Name) and node.id in self._arguments and node.id not in env:
+            self._has_words(node.id)
+            self.flags += [node.id] if node.id not in self.flags else []
+            self.counts += [f"~{node.id}"] if f"~{node.id}" not in self.counts else []
+            return Kind.PADDING
+        return None
+
+    def _counted(self, node: ast.expr) -> Kind | None:
+        """Return that an argument is a mask of what counts: numbers that are zero for padding."""
+        if isinstance(node, ast.Name) and node.id in self._arguments:
+            self._has_words(node.id)
+            text = f"{node.id} != 0"
+            self.counts += [text] if text not in self.counts else []
+            return Kind.COUNTS
+        return None
+
+    def _has_words(self, name: str) -> None:
+        self.words += [name] if name not in self.words else []
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call, env: dict[str, Kind]) -> Kind | None:
+        dotted = self.source.names.dotted(node.func)
+        if dotted:
+            return self._function(node, dotted, env)
+        if not isinstance(node.func, ast.Attribute):
+            return None
+        if ast.unparse(node.func.value) == self._self:
+            return self._layer(node, env)
+        return self._method(node, node.func, env)
+
+    def _function(self, node: ast.Call, dotted: str, env: dict[str, Kind]) -> Kind | None:
+        package, _, name = dotted.rpartition(".")
+        if package not in ("torch", "torch.nn.functional") or not node.args:
+            return None
+        if name in _BY_ELEMENT and len(node.args) == 1 and not node.keywords:
+            found = self.kind(node.args[0], env)
+            return found if found is Kind.ROWS else Kind.POSITIONS if found in (Kind.POSITIONS, Kind.ZERO) else None
+        if name == "cat" and isinstance(node.args[0], ast.List | ast.Tuple):
+            parts = [self._rows(each, env) for each in node.args[0].elts]
+            return Kind.ROWS if parts and all(isinstance(each.value, ast.Constant) for each in node.keywords) else None
+        if name in _LOSSES:
+            given = [*node.args, *(each.value for each in node.keywords if each.arg != "reduction")]
+            plain = all(each.arg and not isinstance(each.value, ast.Call) for each in node.keywords)
+            return Kind.ROWS if plain and all(self.kind(each, env) is Kind.ROWS for each in given) else None
+        return None
+
+    def _method(self, node: ast.Call, function: ast.Attribute, env: dict[str, Kind]) -> Kind | None:
+        given = [*node.args, *(each.value for each in node.keywords)]
+        texts = [ast.unparse(each) for each in given]
+        if function.attr == "masked_fill" and len(given) == 2 and not node.keywords:
+            padding = self._mask(given[0], env) or self._padding(given[0], env)
+            value = self.kind(function.value, env)
+            is_filled = padding is Kind.PADDING_COLUMN and value in (Kind.POSITIONS, Kind.ZERO) and _is_least(given[1])
+            return Kind.LEAST if is_filled else None
+        value = self._of_operand(function.value, env)
+        if function.attr == "sum" and texts == ["1"] and {each.arg for each in node.keywords} <= {"dim", "axis"}:
+            return Kind.ROWS if value in (Kind.ZERO, Kind.COUNTS, Kind.COUNT_COLUMN) else None
+        if function.attr == "amax":
+            return Kind.ROWS if value is Kind.LEAST and texts == ["1"] else None
+        if value is Kind.ROWS and function.attr in _OF_ROW:
+            return Kind.ROWS if all(isinstance(each, ast.Constant | ast.UnaryOp) for each in given) else None
+        return None
+
+    def _greatest(self, node: ast.expr, env: dict[str, Kind]) -> Kind | None:
+        """Return what the values of `x.max(1)` are."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "max":
+            return None
+        given = [*node.args, *(each.value for each in node.keywords if each.arg == "dim")]
+        plain = [ast.unparse(each) for each in given] == ["1"] and len(node.args) + len(node.keywords) == 1
+        return Kind.ROWS if plain and self.kind(node.func.value, env) is Kind.LEAST else None
+
+    def _part(self, node: ast.Subscript, env: dict[str, Kind]) -> Kind | None:
+        """Return what `h[:, 0]` is: the first position is there in any case."""
+        if ast.unparse(node.slice).strip("()") in (":, 0", ":, 0, :"):
+            return Kind.ROWS if self.kind(node.value, env) in (Kind.POSITIONS, Kind.ZERO) else None
+        return None
+
+    # -- layers -------------------------------------------------------------------------------------------------
+
+    def _layer(self, node: ast.Call, env: dict[str, Kind]) -> Kind | None:
+        made = makers(self.project, self.source, node.func)
+        if len(made) != 1 or not node.args:
+            return None
+        (place, call), first = made[0], node.args[0]
+        dotted = place.names.dotted(call.func)
+        if dotted == "torch.nn.Embedding":
+            known = {each.arg for each in call.keywords} <= {"padding_idx", "device", "dtype"} and len(call.args) < 4
+            return self._looked_up(first) if known and len(node.args) == 1 and not node.keywords else None
+        if _is_attention(place, call):
+            masks = [each for each in node.keywords if each.arg == "src_key_padding_mask"]
+            plain = len(node.args) == 1 and len(masks) == len(node.keywords) == 1
+            if not plain or self.kind(first, env) not in (Kind.POSITIONS, Kind.ZERO):
+                return None
+            padding = self._mask(masks[0].value, env) or self._padding(masks[0].value, env)
+            return Kind.POSITIONS if padding is Kind.PADDING else None
+        if len(node.args) != 1 or node.keywords:
+            return None
+        found = self.kind(first, env)
+        if found is Kind.ROWS:
+            return found if _is_by_position(place, call, _OF_ROWS) else None
+        is_kept = found in (Kind.POSITIONS, Kind.ZERO) and _is_by_position(place, call, _BY_POSITION)
+        return Kind.POSITIONS if is_kept else None
+
+    def _looked_up(self, node: ast.expr) -> Kind | None:
+        """Return what a table gives: for words, or for the numbers of their positions."""
+        if isinstance(node, ast.Name) and node.id in self._arguments:
+            self._has_words(node.id)
+            return Kind.POSITIONS
+        if not isinstance(node, ast.Call) or self.source.names.dotted(node.func) != "torch.arange":
+            return None
+        size = ast.unparse(node.args[0]) if len(node.args) == 1 else ""
+        of = next((each for each in self._arguments if size in (f"{each}.size(1)", f"{each}.shape[1]")), "")
+        if not of or any(each.arg != "device" or not is_plain(each.value) for each in node.keywords):
+            return None
+        self._has_words(of)
+        return Kind.PLACES
+
+
+def _column(mask: Kind | None) -> Kind | None:
+    """Return what a mask is with a third dimension."""
+    return _COLUMNS.get(mask)
+
+
+def _is_least(node: ast.expr) -> bool:
+    """Return whether a number is less than any that a layer gives: -1e9, or minus infinity."""
+    text = ast.unparse(node).replace('"', "'")
+    if text in ("float('-inf')", "-float('inf')", "-torch.inf", "-math.inf"):
+        return True
+    number = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else None
+    return isinstance(number, ast.Constant) and isinstance(number.value, int | float) and -number.value <= _LEAST
+
+
+def _is_by_position(source: SourceFile, call: ast.Call, known: frozenset[str]) -> bool:
+    """Return whether a call makes a layer of the known ones, of which none works in place."""
+    dotted = source.names.dotted(call.func)
+    if dotted == "torch.nn.Sequential":
+        parts = [isinstance(each, ast.Call) and _is_by_position(source, each, known) for each in call.args]
+        return bool(parts) and all(parts) and not call.keywords
+    if any(each.arg in (None, "inplace") for each in call.keywords):
+        return False
+    if dotted == "torch.nn.LayerNorm" and (not call.args or isinstance(call.args[0], ast.Tuple | ast.List)):
+        return False
+    sized = ("torch.nn.BatchNorm1d", "torch.nn.Dropout", "torch.nn.LayerNorm", "torch.nn.Linear")
+    return dotted in known and (dotted in sized or not call.args)
+
+
+def _is_attention(source: SourceFile, call: ast.Call) -> bool:
+    """Return whether a call makes an encoder that goes by rows, and drops nothing out."""
+    dotted = source.names.dotted(call.func)
+    if dotted == "torch.nn.TransformerEncoder":
+        layer = call.args[0] if call.args else None
+        return isinstance(layer, ast.Call) and not call.keywords and _is_attention(source, layer)
+    named = {each.arg: ast.unparse(each.value) for each in call.keywords}
+    no_drops = named.get("dropout") in ("0", "0.0") and named.get("batch_first") == "True"
+    plain = named.keys() <= {"dropout", "batch_first", "norm_first", "dim_feedforward"} and len(call.args) <= 3
+    return dotted == "torch.nn.TransformerEncoderLayer" and no_drops and plain
