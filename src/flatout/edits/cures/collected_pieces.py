@@ -51,7 +51,7 @@ def collected(place: EditPlace) -> WrittenEdit:
     reason = _refused(place, one, loop)
     if reason:
         return place.left(reason)
-    against = unasked(place, one.statement, uses=("all", "len", "type"))
+    against = unasked(place, one.statement, shown=False, uses=("all", "len", "type"))
     if against:
         return place.left(against)
     return _with_list(place, one, loop)

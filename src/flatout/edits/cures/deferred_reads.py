@@ -64,7 +64,7 @@ def read_later(place: EditPlace) -> WrittenEdit:
         ]
     except RefusedError as error:
         return place.left(str(error))
-    against = unasked(place, loop, uses=("len", "type", *later.builtins))
+    against = unasked(place, loop, shown=False, uses=("len", "type", *later.builtins))
     return place.left(against) if against else _with_reads(place, loop, adding, readers, later, lines)
 
 

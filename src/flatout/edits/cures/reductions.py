@@ -95,12 +95,13 @@ def by_maximum(place: EditPlace) -> WrittenEdit:
         return place.left("a single argmax or argmin over one dimension is not found on this line")
     if one.given.keys() - {"input", "dim", "keepdim"}:
         return place.left(f"{ast.unparse(one.call)} is given more than a dimension")
-    against = unasked(place, one.call)
+    against = unasked(place, one.call, shown=False)
     if against:
         return place.left(against)
     asked = asked_form(place, one.call, one.operands)
     x, kinds = asked.names[0], ", ".join(f"{asked.torch}.{each}" for each in _COMPARED)
-    when = f"{asked.is_tensor(x)} and {x}.layout is {asked.torch}.strided and {x}.dtype in ({kinds})"
+    when = f'{asked.is_tensor(x)} and {x}.device.type == "cpu" and {x}.dtype in ({kinds})'
+    when += f" and {x}.layout is {asked.torch}.strided"
     return asked.put(place, when, f"{x}.{one.name[3:]}({one.dim}{one.keep(asked.names)}).indices")
 
 

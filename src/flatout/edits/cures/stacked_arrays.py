@@ -42,7 +42,7 @@ def in_one_array(place: EditPlace) -> WrittenEdit:
     types = _types_for(place, named.get("dtype"))
     if not types:
         return place.left("into numbers of that type, arrays go another way than their numbers do")
-    against = unasked(place, call, uses=("all", "list", "type"))
+    against = unasked(place, call, shown=False, uses=("all", "list", "type"))
     if against:
         return place.left(against)
     numpy, changes = name_of_module(place, "numpy"), TextChanges(place.source)
@@ -52,10 +52,14 @@ def in_one_array(place: EditPlace) -> WrittenEdit:
         f"type(rows) is list and rows and all({alike} for each in rows)"
         f" and rows[0].ndim and rows[0].dtype in ({kinds}{',' if len(types) == 1 else ''})"
     )
-    text = f"(lambda rows: {numpy}.stack(rows) if {when} else rows)({changes.text(call.args[0])})"
-    changes.replace(call.args[0], text)
+    torch, stacked = name_of_module(place, "torch"), f"{numpy}.stack(rows)"
+    if names.dotted(call.func) == "torch.as_tensor":  # which shares the memory of an array, and copies a list
+        stacked = f"{torch}.tensor({stacked})"
+    changes.replace(call.args[0], f"(lambda rows: {stacked} if {when} else rows)({changes.text(call.args[0])})")
     project, at = changes.done(place.project), place.project.sources.index(place.source)
-    return WrittenEdit(with_import(project, at, "numpy") if numpy == "numpy" else project, changed=1)
+    for module in {"torch", "numpy"} & {torch, numpy}:
+        project = with_import(project, at, module)
+    return WrittenEdit(project, changed=1)
 
 
 def _types_for(place: EditPlace, dtype: ast.expr | None) -> tuple[str, ...]:
@@ -142,7 +146,7 @@ def padded_at_once(place: EditPlace) -> WrittenEdit:
         return place.left(f"{name} may have more rows, or wider ones, than are put into it")
     if not isinstance(rows, ast.Name) or _is_read_elsewhere(place, loop):
         return place.left("the rows have no name, or the names of the loop are read elsewhere")
-    against = unasked(place, loop, uses=("all", "enumerate", "len", "list", "map", "max", "tuple", "type"))
+    against = unasked(place, loop, shown=False, uses=("all", "enumerate", "len", "list", "map", "max", "tuple", "type"))
     if against:
         return place.left(against)
     return _with_rows_padded(place, loop, rows.id, name, value, padding)

@@ -44,6 +44,8 @@ class _Uses:
 
     def only_compute(self, source: SourceFile, node: ast.expr, depth: int) -> bool:
         above = source.parents[node]
+        if isinstance(above, ast.BinOp) and any(map(_is_text, (above.left, above.right))):
+            return False
         if isinstance(above, ast.BinOp | ast.UnaryOp | ast.Expr):
             return not (isinstance(above, ast.UnaryOp) and isinstance(above.op, ast.Not))
         if isinstance(above, ast.Compare):
@@ -158,6 +160,10 @@ def _is_rebound(source: SourceFile, name: str) -> bool:
         or (isinstance(each, ast.arg) and each.arg == name)
         for each in ast.walk(source.tree)
     )
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _is_true(node: ast.expr) -> bool:

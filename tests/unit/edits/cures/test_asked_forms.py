@@ -17,7 +17,8 @@ def place_of(folder, text):
 
 
 def call_in(place):
-    return next(each for each in ast.walk(place.statement) if isinstance(each, ast.Call))
+    calls = [each for each in ast.walk(place.statement) if isinstance(each, ast.Call)]
+    return next(each for each in calls if ast.unparse(each.func).endswith(".norm"))
 
 
 def test_operands_are_computed_once_and_have_names_of_their_own(tmp_path):
@@ -47,6 +48,8 @@ def test_torch_is_imported_where_only_parts_of_it_are(tmp_path):
         ("def f(type): pass\nd = h.norm(dim=0)\n", "a name of Python's own"),
         ("d = f'{h.norm(dim=0)}'\n", "f-string"),
         ("class A:\n    d = h.norm(dim=0)\n", "body of a class"),
+        ("print('norm', h.norm(dim=0))\n", "may be printed"),
+        ("log.info('%s' % h.norm(dim=0))\n", "may be printed"),
     ],
 )
 def test_where_nothing_can_be_asked(tmp_path, text, reason):
@@ -67,3 +70,16 @@ def test_parts_are_replaced_in_a_copy(tmp_path):
     node = ast.parse("a[i] + [b, a[i]]", mode="eval").body
     made = with_parts(node, {node.left: ast.Name("q"), node.right.elts[1].value: ast.Name("r")})
     assert (ast.unparse(made), ast.unparse(node)) == ("q + [b, r[i]]", "a[i] + [b, a[i]]")
+
+
+@pytest.mark.parametrize("line", ["print(d)", "text = f'{d}'", "log.debug('d %s', d)", "rows = str((1, d))"])
+def test_a_tensor_that_is_printed_shows_the_name_of_its_graph(tmp_path, line):
+    place = place_of(tmp_path, f"def f(h):\n    d = h.norm(dim=0)\n    {line}\n")
+    assert "may be printed" in unasked(place, call_in(place))
+    assert not unasked(place, call_in(place), shown=False)
+    place = place_of(tmp_path, "def f(h):\n    d = h.norm(dim=0)\n    print(d.shape)\n")
+    assert not unasked(place, call_in(place))
+    for line in ("print(h.norm(dim=0).item())", "print(h.norm(dim=0) + 1)"):  # the last step is the same
+        place = place_of(tmp_path, f"{line}\n")
+        node = next(each for each in ast.walk(place.statement) if ast.unparse(each) == "h.norm(dim=0)")
+        assert not unasked(place, node)

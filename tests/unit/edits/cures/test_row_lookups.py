@@ -269,7 +269,7 @@ def test_parts_of_a_tensor_that_changes_meanwhile_are_those_of_the_turn(tmp_path
         "h = f(x[:, t])  # <<",
         "h = shift(x[:, t])  # <<",
         "h = act(x[:, t])  # <<",
-        "print(x[:, t])  # <<",
+        "show(x[:, t])  # <<",
         "h = torch.add(x[:, t], 1, out=y)  # <<",
         "h = F.relu(x[:, t], True)  # <<",
     ],
