@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from flatout.edits.cures.asked_forms import name_of_module, unasked
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.blocks import block_of
+from flatout.edits.reading.blocks import block_of, in_generator
 from flatout.edits.reading.error_handlers import seen_around
 from flatout.edits.reading.lists.hidden_access import seen_by_name
 from flatout.edits.reading.source_file import Function
@@ -142,6 +142,8 @@ def _refused(place: EditPlace, one: _Joined, loop: _Loop) -> str:
             return f"{whole} is a name of other functions, too"
         if isinstance(node, ast.Name) and node.id == whole and _is_seen(source.scope(node), scope, source.above(node)):
             return f"{whole} is read by a function that the loop may call"
+    if in_generator(scope, whole):
+        return f"{whole} is read by a generator that the loop may walk"
     seen = seen_by_name(place.project, whole) or seen_around(place.source, loop) or switches_gradients(place.project)
     return seen or ("" if _is_bound_before(place, whole, loop) else f"no line above the loop binds {whole}")
 

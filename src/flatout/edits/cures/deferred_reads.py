@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from flatout.edits.cures.asked_forms import unasked, with_parts
 from flatout.edits.cures.kept_values import KeptValues, RefusedError, is_of_builtins, is_read
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.blocks import block_of, loads, stores
+from flatout.edits.reading.blocks import block_of, in_generator, loads, stores
 from flatout.edits.reading.error_handlers import seen_around
 from flatout.edits.reading.lists.hidden_access import seen_by_name
 from flatout.edits.reading.source_file import Function, ModuleNames, SourceFile
@@ -148,6 +148,8 @@ def _left(place: EditPlace, name: str, loop: _Loop) -> str:
     around = seen_around(source, place.statement) or seen_by_name(place.project, name) or _streams(place)
     if around:
         return around
+    if in_generator(scope, name):
+        return f"{name} is read by a generator that the loop may walk"
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
             return f"{name} is a name of other functions, too"
@@ -177,6 +179,9 @@ def _unfresh(source: SourceFile, one: _Adding, loop: _Loop) -> str:
     is_list = not isinstance(one.statement, ast.AugAssign) or isinstance(one.statement.target, ast.Subscript)
     own = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == name]
     own = [node for node in own if source.scope(node) is scope]
+    given = ast.walk(scope.args) if isinstance(scope, Function) else ()
+    if any(isinstance(each, ast.arg) and each.arg == name for each in given):
+        return f"{name} may be given to this function"
     bound = [node for node in own if not isinstance(node.ctx, ast.Load)]
     above = [source.parents[node] for node in bound]
     made = [each for each in above if isinstance(each, ast.Assign | ast.AnnAssign)]

@@ -37,6 +37,7 @@ _OF_NUMPY = {
         "std", "sum", "tanh", "var",
     )
 }  # fmt: skip
+_WARNS = ("errstate", "filterwarnings", "seterr", "simplefilter")
 _LARGEST = 700  # that math.exp takes
 
 
@@ -155,6 +156,8 @@ class KeptValues:
             return len(call.args) == 1 and _is_bounded(names, call.args[0])
         if dotted:
             package, _, name = dotted.rpartition(".")
+            if dotted in _OF_NUMPY and any(each in self.place.project.mentions for each in _WARNS):
+                return False  # a warning may be an error
             return dotted in _OF_MATH | _OF_NUMPY or (package == "torch" and name in _OF_TENSORS)
         if not is_of_builtins(names, call.func):
             return False

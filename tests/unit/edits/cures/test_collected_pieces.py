@@ -189,6 +189,7 @@ def test_pieces_are_joined_as_they_were_when_they_were_added(tmp_path, name):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
+        ("    for x", "    sizes = (len(seen) for _ in batches)\n    for x", "read by a generator"),
         ("    for x", "    print(len(locals()))\n    for x", "`locals` may read seen"),
         ("import torch\n", "import torch\ntorch.set_grad_enabled(False)\n", "switches gradients"),
         ("import torch\n", "import torch\nall = 3\n", "a name of Python's own"),

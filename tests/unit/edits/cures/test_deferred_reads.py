@@ -265,6 +265,8 @@ found = [torch.as_tensor(each) for each in follow(torch.zeros(2))]
         ("sizes = {'a': []}; inner = sizes.get('a')", "sizes['a'].append(value.item())", "may keep it"),
         ("sizes = {'a': []}; inner = sizes[limit]", "sizes['a'].append(value.item())", "may keep it"),
         ("sizes = dict(a=shown)", "sizes['a'].append(value.item())", "not made in this function"),
+        ("np.seterr(all='raise')", "sizes.append(np.log(value.item()))", "may do more than compute"),
+        ("later = (total for _ in shown)", "total += value.item()", "read by a generator"),
         ("print(vars())", "total += value.item()", "`vars` may read total"),
     ],
 )
@@ -289,3 +291,16 @@ def test_a_context_around_the_loop_that_may_end_errors_is_left(tmp_path, around)
 def test_streams_of_the_device_are_left(tmp_path):
     text = KINDS + "side = torch.cuda.Stream()\n"
     assert "what is read later may not be there" in made(tmp_path, text)[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "line"), [("total", "total += value.item()"), ("sizes", "sizes.append(value.item())")]
+)
+def test_what_may_be_given_to_the_function_is_left(tmp_path, given, line):
+    made_here = "total = 0.0" if given == "total" else "sizes = []"
+    text = KINDS.replace("limit=3", f"{given}=None").replace(
+        f"    {made_here}\n", f"    if not {given}:\n        {made_here}\n"
+    )
+    after, left = made(tmp_path, text.replace("total += value.item()", line))
+    assert after == ""
+    assert "may be given to this function" in left or "may keep it" in left

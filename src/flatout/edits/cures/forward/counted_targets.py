@@ -9,10 +9,11 @@ from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain, loads
 from flatout.edits.reading.called_layers import makers
 from flatout.edits.reading.in_place import changed_in_place
+from flatout.edits.reading.quiet_code import loud
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit, with_import
 
-__all__ = ["bound_later", "handed_on", "rows_that_count"]
+__all__ = ["bound_later", "rows_that_count", "written_between"]
 
 _ENTROPY = "torch.nn.functional.cross_entropy"
 _FLAT = ("view", "reshape")
@@ -44,7 +45,7 @@ def rows_that_count(place: EditPlace, layer: ast.Call, kind: str, name: str, rea
     scope = place.source.scope(place.statement)
     behind = [each for each in ast.walk(scope) if isinstance(each, ast.stmt) and each.lineno > place.statement.lineno]
     before = [each for each in behind if each not in around and each.lineno < loss.lineno]
-    against = f"{changed} is bound or changed behind this line" if changed else handed_on(place, {target.id}, before)
+    against = f"{changed} is bound or changed behind this line" if changed else written_between(place, before)
     if against:
         return place.left(against)
     return _written(place, layer, name, loss, target.id, ignored, f"{_asked_of(place, layer, loss, kind)} and {shapes}")
@@ -190,11 +191,7 @@ def bound_later(place: EditPlace, scope: ast.AST, moved: list[ast.expr]) -> str:
     return ""
 
 
-def handed_on(place: EditPlace, names: set[str], between: Sequence[ast.stmt]) -> str:
-    """Return what may write to one of the names in statements between, "" for nothing: calls of others than torch's."""
-    for statement in between:
-        for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
-            given = [*call.args, *(each.value for each in call.keywords)]
-            if names & loads(given) and not place.source.names.dotted(call.func).startswith("torch."):
-                return f"{ast.unparse(call.func)}() may write to {min(names & loads(given))}"
-    return ""
+def written_between(place: EditPlace, between: Sequence[ast.stmt]) -> str:
+    """Return what may write into tensors in statements between, by whatever name; "" for nothing."""
+    found = loud(place.project, place.source, between, lambda _: False)
+    return f"{found} may write to what the rows are picked by" if found else ""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from flatout.edits.cures.asked_forms import AskedForm, asked_form, unasked, with_parts
 from flatout.edits.cures.forward.asked_layers import BY_ROW, is_by_row, picks_rows
-from flatout.edits.cures.forward.counted_targets import bound_later, handed_on, rows_that_count
+from flatout.edits.cures.forward.counted_targets import bound_later, rows_that_count, written_between
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.attribute_values import attribute_values
-from flatout.edits.reading.blocks import block_of, is_plain, loads
+from flatout.edits.reading.blocks import block_of, is_plain
 from flatout.edits.reading.computed_uses import only_computed
 from flatout.edits.reading.dataflow import Flow
 from flatout.edits.reading.lists.hidden_access import seen_by_name
@@ -186,4 +186,4 @@ def _kept_apart(place: EditPlace, cuts: list[ast.Subscript]) -> str:
     apart = [each for each in source.above(cuts[0]) if isinstance(each, _APART) and each not in around]
     if not isinstance(first, _SIMPLE) or apart or not all(isinstance(each, _SIMPLE) for each in between):
         return "the rows are not picked each time that the layer is called"
-    return handed_on(place, loads([cuts[0].slice]), between)
+    return written_between(place, between)
