@@ -14,8 +14,8 @@ from typing import TypeVar, cast
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.lists.hidden_access import is_of_python
 from flatout.edits.reading.purity.steady_conditions import module_name
+from flatout.edits.reading.purity.traced_code import traced_by
 from flatout.edits.reading.source_file import SourceFile
-from flatout.edits.reading.traced_code import traced_by
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit, with_import

@@ -60,7 +60,7 @@ def collected(place: EditPlace) -> WrittenEdit:
 def _with_list(place: EditPlace, one: _Joined, loop: _Loop) -> WrittenEdit:
     changes = TextChanges(place.source)
     name = fresh_name(place.source, f"{one.whole}_pieces")
-    added = fresh_name(place.source, f"{one.whole}_added")
+    added = fresh_name(place.source, f"added_to_{one.whole}")
     rest = "".join(f", {changes.text(each)}" for each in one.call.args[1:])
     rest += "".join(f", {each.arg}={changes.text(each.value)}" for each in one.call.keywords)
     join, parts = changes.text(one.call.func), ", ".join(changes.text(each) for each in one.pieces)

@@ -5,7 +5,7 @@ import ast
 from flatout.edits.cures.asked_forms import AskedForm, asked_form, unasked
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain, stores
-from flatout.edits.reading.computed_uses import only_computed
+from flatout.edits.reading.purity.computed_uses import only_computed
 from flatout.edits.reading.purity.own_meanings import own_operator
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit

@@ -157,7 +157,7 @@ def _with_rows_padded(
 ) -> WrittenEdit:
     """Put the loop under the question whether it does what `pad_sequence` does."""
     source, changes, torch = place.source, TextChanges(place.source), name_of_module(place, "torch")
-    row, made = changes.text(loop.target.elts[1]), fresh_name(place.source, f"{name}_rows")  # type: ignore[attr-defined]
+    row, made = changes.text(loop.target.elts[1]), fresh_name(place.source, f"rows_of_{name}")  # type: ignore[attr-defined]
     of_array = ast.unparse(value).startswith("torch.from_numpy")
     numpy = name_of_module(place, "numpy") if of_array else ""
     kind = f"is {numpy}.ndarray" if of_array else f"is {torch}.Tensor"

@@ -54,7 +54,9 @@ def switches_gradients(project: Project) -> str:
     """Return what switches gradients on or off at any line, not for a block alone; "" for nothing."""
     for source, call in project.nodes(ast.Call):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        entered = name == "__enter__" and any(each in ast.unparse(call) for each in (*_NO_GRADIENTS, "_grad"))
+        entered = name == "__enter__" and any(
+            each in ast.unparse(call) for each in (*_NO_GRADIENTS, "enable_grad", "set_grad")
+        )
         alone = name.endswith("set_grad_enabled") and not isinstance(source.parents[call], ast.withitem)
         if entered or alone:
             return source.at(call, f"`{ast.unparse(call)}` switches gradients for all that follows")

@@ -23,10 +23,10 @@ def test_pieces_are_collected_and_joined_behind_the_loop(tmp_path):
     after, left = made(tmp_path, GROWS)
     assert left == ""
     assert "    seen_pieces = []\n    for x in batches:\n" in after
-    assert "        seen_added = [y]\n        if seen_pieces and all(type(each) is type(seen_pieces[0]) is " in after
-    assert "            seen_pieces.extend([each.clone() for each in seen_added])\n        else:\n" in after
+    assert "        added_to_seen = [y]\n        if seen_pieces and all(type(each) is type(seen_pieces[0]) is " in after
+    assert "            seen_pieces.extend([each.clone() for each in added_to_seen])\n        else:\n" in after
     assert (
-        "            seen = torch.cat([*seen_pieces, *seen_added] if seen_pieces else [seen, *seen_added], dim=0)"
+        "            seen = torch.cat([*seen_pieces, *added_to_seen] if seen_pieces else [seen, *added_to_seen], dim=0)"
         in after
     )
     assert "    if len(seen_pieces) > 1:\n        seen = torch.cat(seen_pieces, dim=0)\n    return seen" in after
@@ -66,7 +66,7 @@ def test_gradients_are_the_same_to_the_bit(tmp_path):
 
 def test_a_finding_at_the_loop_itself_will_do_and_arrays_too(tmp_path):
     text = GROWS.replace("  # <<", "").replace("in batches:", "in batches:  # <<")
-    assert "seen_pieces.extend([each.clone() for each in seen_added])" in made(tmp_path, text)[0]
+    assert "seen_pieces.extend([each.clone() for each in added_to_seen])" in made(tmp_path, text)[0]
     text = GROWS.replace("import torch\n", "import numpy as np\nimport torch\n").replace(
         "torch.cat([seen, y], dim=0)", "np.concatenate((seen, y), axis=0)"
     )

@@ -134,7 +134,8 @@ def test_a_loop_that_fills_rows_is_one_call(tmp_path, old, new):
     after, left = padded(tmp_path, text)
     assert left == ""
     assert (
-        "    out = torch.nn.utils.rnn.pad_sequence([each.to(out.dtype) for each in out_rows], batch_first=True" in after
+        "    out = torch.nn.utils.rnn.pad_sequence([each.to(out.dtype) for each in rows_of_out], batch_first=True"
+        in after
     )
     assert "    else:\n        for i, s in enumerate(batch):\n            out[i, : len(s)] = " in after
     same_results(text, after, "found")

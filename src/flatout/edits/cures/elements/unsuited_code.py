@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from flatout.edits.reading.blocks import bound_as_words
 from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.traced_code import TRACED, TRACING_WORDS, dotted_in, words_in
 from flatout.edits.reading.source_file import SourceFile
-from flatout.edits.reading.traced_code import TRACED, TRACING_WORDS, dotted_in, words_in
 
 __all__ = ["torch_name", "unsuited"]
 

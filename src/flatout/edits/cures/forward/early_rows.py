@@ -14,9 +14,9 @@ from flatout.edits.cures.forward.counted_targets import bound_later, rows_that_c
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.attribute_values import attribute_values
 from flatout.edits.reading.blocks import block_of, is_plain
-from flatout.edits.reading.computed_uses import only_computed
 from flatout.edits.reading.dataflow import Flow
 from flatout.edits.reading.lists.hidden_access import seen_by_name
+from flatout.edits.reading.purity.computed_uses import only_computed
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit
 

@@ -18,7 +18,7 @@ from flatout.edits.reading.source_file import Function, SourceFile
 __all__ = ["PaddedRows", "Unproven"]
 
 
-class Kind(Enum):
+class Pads(Enum):
     """What a value has in the positions of padding."""
 
     COUNTS = auto()  # zero there
@@ -38,13 +38,16 @@ _BY_POSITION = frozenset(
     for name in ("ELU", "GELU", "LayerNorm", "LeakyReLU", "Linear", "ReLU", "SiLU", "Sigmoid", "Tanh")
 )
 _OF_ROWS = _BY_POSITION | {"torch.nn.BatchNorm1d", "torch.nn.Dropout"}  # what they draw is as long as before
-_OTHER_SIDE: dict[Kind | None, Kind] = {
-    Kind.PADDING: Kind.COUNTS,
-    Kind.COUNTS: Kind.PADDING,
-    Kind.PADDING_COLUMN: Kind.COUNT_COLUMN,
-    Kind.COUNT_COLUMN: Kind.PADDING_COLUMN,
+_OTHER_SIDE: dict[Pads | None, Pads] = {
+    Pads.PADDING: Pads.COUNTS,
+    Pads.COUNTS: Pads.PADDING,
+    Pads.PADDING_COLUMN: Pads.COUNT_COLUMN,
+    Pads.COUNT_COLUMN: Pads.PADDING_COLUMN,
 }
-_COLUMNS: dict[Kind | None, Kind] = {Kind.PADDING: Kind.PADDING_COLUMN, Kind.COUNTS: Kind.COUNT_COLUMN}
+_COLUMNS: dict[Pads | None, Pads] = {
+    Pads.PADDING: Pads.PADDING_COLUMN,
+    Pads.COUNTS: Pads.COUNT_COLUMN,
+}
 _BY_ELEMENT = frozenset({"abs", "exp", "gelu", "relu", "sigmoid", "silu", "sqrt", "square", "tanh"})
 _OF_ROW = frozenset({"clamp", "clamp_min", "float", "squeeze", "unsqueeze"}) | _BY_ELEMENT
 _CASTS = frozenset({"bool", "double", "float", "half", "int", "long", "type_as", "to"})
@@ -86,7 +89,7 @@ class PaddedRows:
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def _ends(self, body: list[ast.stmt], env: dict[str, Kind]) -> bool:
+    def _ends(self, body: list[ast.stmt], env: dict[str, Pads]) -> bool:
         """Follow statements; return whether they return for certain."""
         for statement in body:
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
@@ -112,7 +115,7 @@ class PaddedRows:
                 raise Unproven(f"`{ast.unparse(statement).partition(chr(10))[0]}` is not followed")
         return False
 
-    def _bind(self, name: str, value: ast.expr, env: dict[str, Kind]) -> None:
+    def _bind(self, name: str, value: ast.expr, env: dict[str, Pads]) -> None:
         if name in self._arguments or name == self._self:
             raise Unproven(f"{name} is an argument, and bound anew")
         env[name] = self.kind(value, env)
@@ -123,7 +126,7 @@ class PaddedRows:
 
     # -- expressions --------------------------------------------------------------------------------------------
 
-    def kind(self, node: ast.expr, env: dict[str, Kind]) -> Kind:
+    def kind(self, node: ast.expr, env: dict[str, Pads]) -> Pads:
         """Return what an expression is.
 
         Raises:
@@ -134,25 +137,25 @@ class PaddedRows:
             raise Unproven(f"`{ast.unparse(node)}` may depend on the padding")
         return found
 
-    def _rows(self, node: ast.expr, env: dict[str, Kind]) -> Kind:
-        if self.kind(node, env) is not Kind.ROWS:
+    def _rows(self, node: ast.expr, env: dict[str, Pads]) -> Pads:
+        if self.kind(node, env) is not Pads.ROWS:
             raise Unproven(f"`{ast.unparse(node)}` has a position for each word")
-        return Kind.ROWS
+        return Pads.ROWS
 
-    def _kind(self, node: ast.expr, env: dict[str, Kind]) -> Kind | None:
+    def _kind(self, node: ast.expr, env: dict[str, Pads]) -> Pads | None:
         if isinstance(node, ast.Constant):
-            return Kind.ROWS if isinstance(node.value, int | float) or node.value is None else None
+            return Pads.ROWS if isinstance(node.value, int | float) or node.value is None else None
         if isinstance(node, ast.Name):
             if node.id in env or node.id not in self._arguments:
                 return env.get(node.id)
             self._as_rows.add(node.id)
-            return Kind.ROWS
+            return Pads.ROWS
         mask = self._mask(node, env)
         if mask is not None:
             return mask
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             found = self.kind(node.operand, env)
-            return found if found in (Kind.ROWS, Kind.POSITIONS, Kind.ZERO) else None
+            return found if found in (Pads.ROWS, Pads.POSITIONS, Pads.ZERO) else None
         if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
             return self._sum(node, env)
         if isinstance(node, ast.Subscript):
@@ -161,27 +164,27 @@ class PaddedRows:
             return self._greatest(node.value, env)
         return self._call(node, env) if isinstance(node, ast.Call) else None
 
-    def _sum(self, node: ast.BinOp, env: dict[str, Kind]) -> Kind | None:
+    def _sum(self, node: ast.BinOp, env: dict[str, Pads]) -> Pads | None:
         pair = (self._of_operand(node.left, env), self._of_operand(node.right, env))
-        if pair == (Kind.ROWS, Kind.ROWS):
-            return Kind.ROWS
-        if isinstance(node.op, ast.Mult) and Kind.COUNT_COLUMN in pair and {*pair} & {Kind.POSITIONS, Kind.ZERO}:
-            return Kind.ZERO
-        if isinstance(node.op, ast.Add) and {*pair} == {Kind.PLACES, Kind.POSITIONS}:
-            return Kind.POSITIONS
+        if pair == (Pads.ROWS, Pads.ROWS):
+            return Pads.ROWS
+        if isinstance(node.op, ast.Mult) and Pads.COUNT_COLUMN in pair and {*pair} & {Pads.POSITIONS, Pads.ZERO}:
+            return Pads.ZERO
+        if isinstance(node.op, ast.Add) and {*pair} == {Pads.PLACES, Pads.POSITIONS}:
+            return Pads.POSITIONS
         number = isinstance(node.left, ast.Constant) or isinstance(node.right, ast.Constant)
-        if number and not {*pair} <= {Kind.ROWS, Kind.POSITIONS, Kind.ZERO}:
+        if number and not {*pair} <= {Pads.ROWS, Pads.POSITIONS, Pads.ZERO}:
             return None
-        return Kind.POSITIONS if number or {*pair} <= {Kind.POSITIONS, Kind.ZERO} else None
+        return Pads.POSITIONS if number or {*pair} <= {Pads.POSITIONS, Pads.ZERO} else None
 
-    def _of_operand(self, node: ast.expr, env: dict[str, Kind]) -> Kind:
+    def _of_operand(self, node: ast.expr, env: dict[str, Pads]) -> Pads:
         """Return what an operand is; an argument with positions stands for what counts."""
         found = self._counted(node) if isinstance(node, ast.Name) and node.id in self.words else None
         return found or self.kind(node, env)
 
     # -- masks --------------------------------------------------------------------------------------------------
 
-    def _mask(self, node: ast.expr, env: dict[str, Kind]) -> Kind | None:
+    def _mask(self, node: ast.expr, env: dict[str, Pads]) -> Pads | None:
         """Return whether an expression is a mask: arguments compared with numbers, in other types and dimensions."""
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
             return self._compared(node)
@@ -200,9 +203,9 @@ class PaddedRows:
         if node.func.attr == "unsqueeze" and given in (["2"], ["-1"]):
             return _column(inner_kind)
         is_cast = node.func.attr in _CASTS and all(map(is_plain, node.args))
-        return inner_kind if is_cast and inner_kind in (Kind.COUNTS, Kind.COUNT_COLUMN) else None
+        return inner_kind if is_cast and inner_kind in (Pads.COUNTS, Pads.COUNT_COLUMN) else None
 
-    def _compared(self, node: ast.Compare) -> Kind | None:
+    def _compared(self, node: ast.Compare) -> Pads | None:
         name, value = node.left, node.comparators[0]
         number = value.operand if isinstance(value, ast.UnaryOp) else value
         plain = isinstance(number, ast.Constant) and type(number.value) is int
@@ -211,24 +214,24 @@ class PaddedRows:
         self._has_words(name.id)
         text = f"{name.id} != {ast.unparse(value)}"
         self.counts += [text] if text not in self.counts else []
-        return Kind.COUNTS if isinstance(node.ops[0], ast.NotEq) else Kind.PADDING
+        return Pads.COUNTS if isinstance(node.ops[0], ast.NotEq) else Pads.PADDING
 
-    def _padding(self, node: ast.expr, env: dict[str, Kind]) -> Kind | None:
+    def _padding(self, node: ast.expr, env: dict[str, Pads]) -> Pads | None:
         """Return that an argument is a mask of padding."""
         if isinstance(node, ast.Name) and node.id in self._arguments and node.id not in env:
             self._has_words(node.id)
             self.flags += [node.id] if node.id not in self.flags else []
             self.counts += [f"~{node.id}"] if f"~{node.id}" not in self.counts else []
-            return Kind.PADDING
+            return Pads.PADDING
         return None
 
-    def _counted(self, node: ast.expr) -> Kind | None:
+    def _counted(self, node: ast.expr) -> Pads | None:
         """Return that an argument is a mask of what counts: numbers that are zero for padding."""
         if isinstance(node, ast.Name) and node.id in self._arguments:
             self._has_words(node.id)
             text = f"{node.id} != 0"
             self.counts += [text] if text not in self.counts else []
-            return Kind.COUNTS
+            return Pads.COUNTS
         return None
 
     def _has_words(self, name: str) -> None:
@@ -236,7 +239,7 @@ class PaddedRows:
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call, env: dict[str, Kind]) -> Kind | None:
+    def _call(self, node: ast.Call, env: dict[str, Pads]) -> Pads | None:
         dotted = self.source.names.dotted(node.func)
         if dotted:
             return self._function(node, dotted, env)
@@ -246,56 +249,56 @@ class PaddedRows:
             return self._layer(node, env)
         return self._method(node, node.func, env)
 
-    def _function(self, node: ast.Call, dotted: str, env: dict[str, Kind]) -> Kind | None:
+    def _function(self, node: ast.Call, dotted: str, env: dict[str, Pads]) -> Pads | None:
         package, _, name = dotted.rpartition(".")
         if package not in ("torch", "torch.nn.functional") or not node.args:
             return None
         if name in _BY_ELEMENT and len(node.args) == 1 and not node.keywords:
             found = self.kind(node.args[0], env)
-            return found if found is Kind.ROWS else Kind.POSITIONS if found in (Kind.POSITIONS, Kind.ZERO) else None
+            return found if found is Pads.ROWS else Pads.POSITIONS if found in (Pads.POSITIONS, Pads.ZERO) else None
         if name == "cat" and isinstance(node.args[0], ast.List | ast.Tuple):
             parts = [self._rows(each, env) for each in node.args[0].elts]
-            return Kind.ROWS if parts and all(isinstance(each.value, ast.Constant) for each in node.keywords) else None
+            return Pads.ROWS if parts and all(isinstance(each.value, ast.Constant) for each in node.keywords) else None
         if name in _LOSSES:
             given = [*node.args, *(each.value for each in node.keywords if each.arg != "reduction")]
             plain = all(each.arg and not isinstance(each.value, ast.Call) for each in node.keywords)
-            return Kind.ROWS if plain and all(self.kind(each, env) is Kind.ROWS for each in given) else None
+            return Pads.ROWS if plain and all(self.kind(each, env) is Pads.ROWS for each in given) else None
         return None
 
-    def _method(self, node: ast.Call, function: ast.Attribute, env: dict[str, Kind]) -> Kind | None:
+    def _method(self, node: ast.Call, function: ast.Attribute, env: dict[str, Pads]) -> Pads | None:
         given = [*node.args, *(each.value for each in node.keywords)]
         texts = [ast.unparse(each) for each in given]
         if function.attr == "masked_fill" and len(given) == 2 and not node.keywords:
             padding = self._mask(given[0], env) or self._padding(given[0], env)
             value = self.kind(function.value, env)
-            is_filled = padding is Kind.PADDING_COLUMN and value in (Kind.POSITIONS, Kind.ZERO) and _is_least(given[1])
-            return Kind.LEAST if is_filled else None
+            is_filled = padding is Pads.PADDING_COLUMN and value in (Pads.POSITIONS, Pads.ZERO) and _is_least(given[1])
+            return Pads.LEAST if is_filled else None
         value = self._of_operand(function.value, env)
         if function.attr == "sum" and texts == ["1"] and {each.arg for each in node.keywords} <= {"dim", "axis"}:
-            return Kind.ROWS if value in (Kind.ZERO, Kind.COUNTS, Kind.COUNT_COLUMN) else None
+            return Pads.ROWS if value in (Pads.ZERO, Pads.COUNTS, Pads.COUNT_COLUMN) else None
         if function.attr == "amax":
-            return Kind.ROWS if value is Kind.LEAST and texts == ["1"] else None
-        if value is Kind.ROWS and function.attr in _OF_ROW:
-            return Kind.ROWS if all(isinstance(each, ast.Constant | ast.UnaryOp) for each in given) else None
+            return Pads.ROWS if value is Pads.LEAST and texts == ["1"] else None
+        if value is Pads.ROWS and function.attr in _OF_ROW:
+            return Pads.ROWS if all(isinstance(each, ast.Constant | ast.UnaryOp) for each in given) else None
         return None
 
-    def _greatest(self, node: ast.expr, env: dict[str, Kind]) -> Kind | None:
+    def _greatest(self, node: ast.expr, env: dict[str, Pads]) -> Pads | None:
         """Return what the values of `x.max(1)` are."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "max":
             return None
         given = [*node.args, *(each.value for each in node.keywords if each.arg == "dim")]
         plain = [ast.unparse(each) for each in given] == ["1"] and len(node.args) + len(node.keywords) == 1
-        return Kind.ROWS if plain and self.kind(node.func.value, env) is Kind.LEAST else None
+        return Pads.ROWS if plain and self.kind(node.func.value, env) is Pads.LEAST else None
 
-    def _part(self, node: ast.Subscript, env: dict[str, Kind]) -> Kind | None:
+    def _part(self, node: ast.Subscript, env: dict[str, Pads]) -> Pads | None:
         """Return what `h[:, 0]` is: the first position is there in any case."""
         if ast.unparse(node.slice).strip("()") in (":, 0", ":, 0, :"):
-            return Kind.ROWS if self.kind(node.value, env) in (Kind.POSITIONS, Kind.ZERO) else None
+            return Pads.ROWS if self.kind(node.value, env) in (Pads.POSITIONS, Pads.ZERO) else None
         return None
 
     # -- layers -------------------------------------------------------------------------------------------------
 
-    def _layer(self, node: ast.Call, env: dict[str, Kind]) -> Kind | None:
+    def _layer(self, node: ast.Call, env: dict[str, Pads]) -> Pads | None:
         made = makers(self.project, self.source, node.func)
         if len(made) != 1 or not node.args:
             return None
@@ -307,23 +310,23 @@ class PaddedRows:
         if _is_attention(place, call):
             masks = [each for each in node.keywords if each.arg == "src_key_padding_mask"]
             plain = len(node.args) == 1 and len(masks) == len(node.keywords) == 1
-            if not plain or self.kind(first, env) not in (Kind.POSITIONS, Kind.ZERO):
+            if not plain or self.kind(first, env) not in (Pads.POSITIONS, Pads.ZERO):
                 return None
             padding = self._mask(masks[0].value, env) or self._padding(masks[0].value, env)
-            return Kind.POSITIONS if padding is Kind.PADDING else None
+            return Pads.POSITIONS if padding is Pads.PADDING else None
         if len(node.args) != 1 or node.keywords:
             return None
         found = self.kind(first, env)
-        if found is Kind.ROWS:
+        if found is Pads.ROWS:
             return found if _is_by_position(place, call, _OF_ROWS) else None
-        is_kept = found in (Kind.POSITIONS, Kind.ZERO) and _is_by_position(place, call, _BY_POSITION)
-        return Kind.POSITIONS if is_kept else None
+        is_kept = found in (Pads.POSITIONS, Pads.ZERO) and _is_by_position(place, call, _BY_POSITION)
+        return Pads.POSITIONS if is_kept else None
 
-    def _looked_up(self, node: ast.expr) -> Kind | None:
+    def _looked_up(self, node: ast.expr) -> Pads | None:
         """Return what a table gives: for words, or for the numbers of their positions."""
         if isinstance(node, ast.Name) and node.id in self._arguments:
             self._has_words(node.id)
-            return Kind.POSITIONS
+            return Pads.POSITIONS
         if not isinstance(node, ast.Call) or self.source.names.dotted(node.func) != "torch.arange":
             return None
         size = ast.unparse(node.args[0]) if len(node.args) == 1 else ""
@@ -331,10 +334,10 @@ class PaddedRows:
         if not of or any(each.arg != "device" or not is_plain(each.value) for each in node.keywords):
             return None
         self._has_words(of)
-        return Kind.PLACES
+        return Pads.PLACES
 
 
-def _column(mask: Kind | None) -> Kind | None:
+def _column(mask: Pads | None) -> Pads | None:
     """Return what a mask is with a third dimension."""
     return _COLUMNS.get(mask)
 

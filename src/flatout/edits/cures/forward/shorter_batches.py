@@ -15,8 +15,8 @@ from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.lists.hidden_access import is_of_python
 from flatout.edits.reading.purity.own_meanings import own_operator
 from flatout.edits.reading.purity.steady_conditions import module_name
+from flatout.edits.reading.purity.traced_code import traced_by
 from flatout.edits.reading.source_file import Function, SourceFile
-from flatout.edits.reading.traced_code import traced_by
 from flatout.edits.reading.user_classes import names_below
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit, with_import
@@ -100,7 +100,7 @@ def _seen_by(place: EditPlace, source: SourceFile, forward: Function) -> str:
     for where, node in place.project.nodes(ast.Attribute, ast.FunctionDef):
         name = node.attr if isinstance(node, ast.Attribute) else node.name
         is_set = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and name in ("p", "dropout")
-        if "_hook" in name or is_set or name in ("__getattr__", "__getattribute__", "__call__"):
+        if "hook" in name or is_set or name in ("__getattr__", "__getattribute__", "__call__"):
             return where.at(node, f"`{name}` may see the batches, or change the layers")
     return own_operator(place.project)
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.edits.scripts import project_of
 from tests.unit.report.specimens import finding
 
-from flatout.edits.cures.kept_values import KeptValues, RefusedError, is_read
+from flatout.edits.cures.reads.kept_values import KeptValues, RefusedError, is_read
 from flatout.edits.finding_edit import EditPlace
 
 LOSS = ["type(loss) is torch.Tensor"]

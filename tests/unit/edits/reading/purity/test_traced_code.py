@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.traced_code import traced_by
+from flatout.edits.reading.purity.traced_code import traced_by
 
 
 @pytest.mark.parametrize(

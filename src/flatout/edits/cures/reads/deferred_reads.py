@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.edits.cures.asked_forms import unasked, with_parts
-from flatout.edits.cures.kept_values import KeptValues, RefusedError, is_of_builtins, is_read
+from flatout.edits.cures.reads.kept_values import KeptValues, RefusedError, is_of_builtins, is_read
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, in_generator, loads, stores
 from flatout.edits.reading.error_handlers import seen_around

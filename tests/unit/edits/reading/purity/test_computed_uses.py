@@ -5,7 +5,7 @@ import ast
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.computed_uses import only_computed
+from flatout.edits.reading.purity.computed_uses import only_computed
 
 HEAD = """\
 import torch
