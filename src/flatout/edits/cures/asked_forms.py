@@ -13,9 +13,9 @@ from typing import TypeVar, cast
 
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.lists.hidden_access import is_of_python
+from flatout.edits.reading.purity.printed_values import is_printed
 from flatout.edits.reading.purity.steady_conditions import module_name
 from flatout.edits.reading.purity.traced_code import traced_by
-from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit, with_import
@@ -23,7 +23,6 @@ from flatout.edits.written_edit import WrittenEdit, with_import
 __all__ = ["AskedForm", "asked_form", "name_of_module", "unasked", "with_parts"]
 
 
-_PRINTS = frozenset({"debug", "format", "info", "log", "pprint", "print", "repr", "str", "warning", "write"})
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
@@ -93,32 +92,11 @@ def unasked(
         return "it stands in an f-string"
     if isinstance(source.scope(node), ast.ClassDef):
         return "it stands in the body of a class"
-    return "the tensor may be printed, with the name of its graph" if shown and _is_printed(source, node) else ""
-
-
-def _is_printed(source: SourceFile, node: ast.AST) -> bool:
-    """Return whether an expression, or a name that it is bound to, is printed as it is in the same function."""
-    if _shows(source, node):
-        return True
-    statement = source.parents[node]
-    if not isinstance(statement, ast.Assign):
-        return False
-    names = {each.id for target in statement.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
-    named = (each for each in ast.walk(source.scope(node)) if isinstance(each, ast.Name) and each.id in names)
-    return any(_shows(source, each) for each in named if isinstance(each.ctx, ast.Load))
-
-
-def _shows(source: SourceFile, node: ast.AST) -> bool:
-    """Return whether an expression is made into text where it stands."""
-    above = source.parents[node]
-    if isinstance(above, ast.FormattedValue):
-        return True
-    if isinstance(above, ast.Tuple | ast.List | ast.Dict):
-        return _shows(source, above)
-    if isinstance(above, ast.BinOp):
-        return isinstance(above.left, ast.Constant) and isinstance(above.left.value, str)
-    named = above.func if isinstance(above, ast.Call) and node in above.args else None
-    return (named.id if isinstance(named, ast.Name) else getattr(named, "attr", "")) in _PRINTS
+    return (
+        "the tensor may be printed, with the name of its graph"
+        if shown and is_printed(place.project, source, node)
+        else ""
+    )
 
 
 def name_of_module(place: EditPlace, module: str) -> str:

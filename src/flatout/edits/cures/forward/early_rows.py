@@ -17,6 +17,7 @@ from flatout.edits.reading.blocks import block_of, is_plain
 from flatout.edits.reading.dataflow import Flow
 from flatout.edits.reading.lists.hidden_access import seen_by_name
 from flatout.edits.reading.purity.computed_uses import only_computed
+from flatout.edits.reading.purity.printed_values import is_printed
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit
 
@@ -93,6 +94,8 @@ def _kind(place: EditPlace, source: object, call: ast.Call) -> str:
 def _at_once(place: EditPlace, layer: _Layer, index: ast.Subscript) -> WrittenEdit:
     if not _picks_rows(index.slice):
         return place.left(f"[{ast.unparse(index.slice)}] may pick columns, too")
+    if is_printed(place.project, place.source, index):
+        return place.left("the rows may be printed, with the name of their graph")
     asked, when, form = _with_rows(place, layer, index)
     return asked.put(place, when, form)
 
@@ -171,6 +174,8 @@ def _kept_apart(place: EditPlace, cuts: list[ast.Subscript]) -> str:
     source = place.source
     if any(not isinstance(each.ctx, ast.Load) for each in cuts):
         return "the rows that are picked are written to"
+    if any(is_printed(place.project, source, each) for each in cuts):
+        return "the rows may be printed, with the name of their graph"
     if any(isinstance(each, ast.Attribute | ast.Call) for each in ast.walk(cuts[0].slice)):
         return f"[{ast.unparse(cuts[0].slice)}] may be others when the layer is called"
     around = {*source.above(place.statement)}

@@ -127,6 +127,8 @@ def test_rows_of_ignored_targets_are_left_out(tmp_path, loss, ignored, shapes):
         (["out = self.head(h)  # <<", "if t is None: return h", "return out[mask]"], "not picked each time"),
         (["out = self.head(h)  # <<", "return out[mask] if t else h"], "not picked each time"),
         (["out = self.head(h)  # <<", "mark(mask)", "return out[mask]"], "mark() may write to"),
+        (["print(self.head(h)[mask])  # <<"], "may be printed"),
+        (["out = self.head(h)  # <<", "print(out[mask])"], "may be printed"),
         (["out = self.head(h)  # <<", "self.seen[:2] = False", "return out[mask]"], "may write to what"),
         (["out = self.head(h)  # <<", "other += 1", "return F.cross_entropy(out, t)"], "may write to what"),
         (["out = self.head(h)  # <<", "for k in t:", "    k.append(out[mask])"], "in a loop behind"),
