@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 
@@ -16,6 +17,8 @@ Made = tuple[SourceFile, ast.Call]
 
 def makers(project: Project, source: SourceFile, node: ast.expr) -> list[Made]:
     """Return the calls that make what a name or an attribute stands for; nothing where it may be something else."""
+    if isinstance(node, ast.Subscript):
+        return _in_list(project, source, node.value)
     if isinstance(node, ast.Attribute):
         found = _of_attribute(project, node.attr)
     elif isinstance(node, ast.Name):
@@ -25,6 +28,31 @@ def makers(project: Project, source: SourceFile, node: ast.expr) -> list[Made]:
     calls = [(place, _made(value)) for place, value in found]
     made = [(place, call) for place, call in calls if call is not None]
     return made if len(made) == len(calls) else []
+
+
+def _in_list(project: Project, source: SourceFile, node: ast.expr) -> list[Made]:
+    """Return the calls that make the items of a `ModuleList`; nothing where it may get others."""
+    found: list[Made] = []
+    for place, call in makers(project, source, node) if not isinstance(node, ast.Subscript) else ():
+        given = call.args[0] if len(call.args) == 1 and not call.keywords else None
+        items = given.elts if isinstance(given, ast.List | ast.Tuple) else [getattr(given, "elt", None)]
+        made = [each for each in items if isinstance(each, ast.Call)]
+        if place.names.dotted(call.func) != "torch.nn.ModuleList" or len(made) != len(items):
+            return []
+        found += [(place, each) for each in made]
+    return [] if _is_changed(project, last_name(node)) else found
+
+
+def _is_changed(project: Project, name: str) -> bool:
+    """Return whether something of that name is named for more than its items and length."""
+    for source, node in project.nodes(ast.Name, ast.Attribute):
+        if last_name(node) != name or not isinstance(node.ctx, ast.Load):
+            continue
+        above = source.parents[node]
+        item = isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Load)
+        if not (item or isinstance(above, ast.For) or (isinstance(above, ast.Call) and last_name(above.func) == "len")):
+            return True
+    return False
 
 
 def _made(value: ast.expr) -> ast.Call | None:

@@ -58,3 +58,34 @@ def test_an_attribute_is_what_any_line_sets_it_to(tmp_path, more, found):
 )
 def test_a_name_is_what_its_scope_binds(tmp_path, text, found):
     assert made(tmp_path, text) == found
+
+
+LAYERS = """\
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList([nn.GRUCell(2, 2) for _ in range(3)])
+    def forward(self, x):
+        return self.cells[0](x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("", "", ["nn.GRUCell(2, 2)"]),
+        (
+            "[nn.GRUCell(2, 2) for _ in range(3)]",
+            "[nn.GRUCell(2, 2), nn.RNNCell(2, 2)]",
+            ["nn.GRUCell(2, 2)", "nn.RNNCell(2, 2)"],
+        ),
+        ("[nn.GRUCell(2, 2) for _ in range(3)]", "cells", []),
+        ("nn.ModuleList(", "list(", []),
+        ("    def forward", "        self.cells.append(Own())\n    def forward", []),
+        ("    def forward", "        self.cells[1] = Own()\n    def forward", []),
+        ("    def forward", "        change(self.cells)\n    def forward", []),
+    ],
+)
+def test_items_of_a_list_of_modules(tmp_path, old, new, found):
+    assert made(tmp_path, LAYERS.replace(old, new, 1)) == found
