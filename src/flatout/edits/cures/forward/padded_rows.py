@@ -9,6 +9,7 @@ import ast
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from flatout.edits.cures.forward.padded_layers import BY_POSITION, OF_ROWS, is_attention, is_by_position, num_dims
 from flatout.edits.reading.blocks import is_plain
 from flatout.edits.reading.called_layers import makers
 from flatout.edits.reading.project import Project
@@ -33,11 +34,6 @@ class Pads(Enum):
 
 
 _ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.Div
-_BY_POSITION = frozenset(
-    f"torch.nn.{name}"
-    for name in ("ELU", "GELU", "LayerNorm", "LeakyReLU", "Linear", "ReLU", "SiLU", "Sigmoid", "Tanh")
-)
-_OF_ROWS = _BY_POSITION | {"torch.nn.BatchNorm1d", "torch.nn.Dropout"}  # what they draw is as long as before
 _OTHER_SIDE: dict[Pads | None, Pads] = {
     Pads.PADDING: Pads.COUNTS,
     Pads.COUNTS: Pads.PADDING,
@@ -294,7 +290,21 @@ class PaddedRows:
         """Return what `h[:, 0]` is: the first position is there in any case."""
         if ast.unparse(node.slice).strip("()") in (":, 0", ":, 0, :"):
             return Pads.ROWS if self.kind(node.value, env) in (Pads.POSITIONS, Pads.ZERO) else None
-        return None
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        *before, last = [each if isinstance(each, ast.Slice) else ast.Slice(step=each) for each in parts]
+        if any(each.lower or each.upper or each.step for each in before) or last.lower or last.step or not last.upper:
+            return None
+        made = makers(self.project, self.source, node.value)
+        sizes = [num_dims(place, call) for place, call in made]
+        is_place = bool(sizes) and {*sizes} == {len(before) + 2} and self._is_length(last.upper)
+        return Pads.PLACES if is_place else None
+
+    def _is_length(self, node: ast.expr) -> bool:
+        """Return whether an expression is the number of positions, `words.size(1)`."""
+        of = [each for each in self._arguments if ast.unparse(node) in (f"{each}.size(1)", f"{each}.shape[1]")]
+        for each in of:
+            self._has_words(each)
+        return bool(of)
 
     # -- layers -------------------------------------------------------------------------------------------------
 
@@ -307,7 +317,7 @@ class PaddedRows:
         if dotted == "torch.nn.Embedding":
             known = {each.arg for each in call.keywords} <= {"padding_idx", "device", "dtype"} and len(call.args) < 4
             return self._looked_up(first) if known and len(node.args) == 1 and not node.keywords else None
-        if _is_attention(place, call):
+        if is_attention(self.project, place, call):
             masks = [each for each in node.keywords if each.arg == "src_key_padding_mask"]
             plain = len(node.args) == 1 and len(masks) == len(node.keywords) == 1
             if not plain or self.kind(first, env) not in (Pads.POSITIONS, Pads.ZERO):
@@ -318,8 +328,8 @@ class PaddedRows:
             return None
         found = self.kind(first, env)
         if found is Pads.ROWS:
-            return found if _is_by_position(place, call, _OF_ROWS) else None
-        is_kept = found in (Pads.POSITIONS, Pads.ZERO) and _is_by_position(place, call, _BY_POSITION)
+            return found if is_by_position(place, call, OF_ROWS) else None
+        is_kept = found in (Pads.POSITIONS, Pads.ZERO) and is_by_position(place, call, BY_POSITION)
         return Pads.POSITIONS if is_kept else None
 
     def _looked_up(self, node: ast.expr) -> Pads | None:
@@ -329,12 +339,9 @@ class PaddedRows:
             return Pads.POSITIONS
         if not isinstance(node, ast.Call) or self.source.names.dotted(node.func) != "torch.arange":
             return None
-        size = ast.unparse(node.args[0]) if len(node.args) == 1 else ""
-        of = next((each for each in self._arguments if size in (f"{each}.size(1)", f"{each}.shape[1]")), "")
-        if not of or any(each.arg != "device" or not is_plain(each.value) for each in node.keywords):
+        if any(each.arg != "device" or not is_plain(each.value) for each in node.keywords):
             return None
-        self._has_words(of)
-        return Pads.PLACES
+        return Pads.PLACES if len(node.args) == 1 and self._is_length(node.args[0]) else None
 
 
 def _column(mask: Pads | None) -> Pads | None:
@@ -349,29 +356,3 @@ def _is_least(node: ast.expr) -> bool:
         return True
     number = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else None
     return isinstance(number, ast.Constant) and isinstance(number.value, int | float) and -number.value <= _LEAST
-
-
-def _is_by_position(source: SourceFile, call: ast.Call, known: frozenset[str]) -> bool:
-    """Return whether a call makes a layer of the known ones, of which none works in place."""
-    dotted = source.names.dotted(call.func)
-    if dotted == "torch.nn.Sequential":
-        parts = [isinstance(each, ast.Call) and _is_by_position(source, each, known) for each in call.args]
-        return bool(parts) and all(parts) and not call.keywords
-    if any(each.arg in (None, "inplace") for each in call.keywords):
-        return False
-    if dotted == "torch.nn.LayerNorm" and (not call.args or isinstance(call.args[0], ast.Tuple | ast.List)):
-        return False
-    sized = ("torch.nn.BatchNorm1d", "torch.nn.Dropout", "torch.nn.LayerNorm", "torch.nn.Linear")
-    return dotted in known and (dotted in sized or not call.args)
-
-
-def _is_attention(source: SourceFile, call: ast.Call) -> bool:
-    """Return whether a call makes an encoder that goes by rows, and drops nothing out."""
-    dotted = source.names.dotted(call.func)
-    if dotted == "torch.nn.TransformerEncoder":
-        layer = call.args[0] if call.args else None
-        return isinstance(layer, ast.Call) and not call.keywords and _is_attention(source, layer)
-    named = {each.arg: ast.unparse(each.value) for each in call.keywords}
-    no_drops = named.get("dropout") in ("0", "0.0") and named.get("batch_first") == "True"
-    plain = named.keys() <= {"dropout", "batch_first", "norm_first", "dim_feedforward"} and len(call.args) <= 3
-    return dotted == "torch.nn.TransformerEncoderLayer" and no_drops and plain

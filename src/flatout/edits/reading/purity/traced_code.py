@@ -22,6 +22,9 @@ TRACING_WORDS = frozenset({
 })  # fmt: skip
 
 
+_PLAIN = ("torch.__", "torch._foreach_")
+
+
 def traced_by(project: Project, *, compiled: bool = False) -> str:
     """Return what traces code in a project, "" for nothing; `compiled`: torch.compile counts, too."""
     for source in project.sources:
@@ -30,7 +33,7 @@ def traced_by(project: Project, *, compiled: bool = False) -> str:
                 continue
             for dotted in dotted_in(source, node):
                 is_compiler = dotted.startswith("torch.compile") or dotted.startswith("torch._dynamo")
-                if dotted.startswith(TRACED) and not dotted.startswith("torch.__") and (compiled or not is_compiler):
+                if dotted.startswith(TRACED) and not dotted.startswith(_PLAIN) and (compiled or not is_compiler):
                     return f"`{dotted}`"
             for word in words_in(source, node):
                 if word in TRACING_WORDS and (compiled or word not in ("compile", "torch_compile")):

@@ -21,6 +21,9 @@ class Net(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8))
         self.drop, self.norm = nn.Dropout(0.1), nn.BatchNorm1d(8)
         self.inplace = nn.ReLU(inplace=True)
+        self.row, self.cube = nn.Parameter(0.02 * torch.randn(40, 8)), nn.Parameter(torch.zeros(1, 40, 8))
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.read = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     def forward(self, words, pad, mask, y=None):
 """
 
@@ -43,6 +46,8 @@ H = "h = self.table(words)"
         (H, "return h[:, 0]"),
         (H, "h = self.mlp(F.relu(h))", "return self.mlp(h[:, 0])"),
         (H, "h = h + self.places(torch.arange(words.size(1), device=words.device))", "return h[:, 0, :]"),
+        (H, "h = h + self.row[: words.shape[1]]", "return self.read(h, src_key_padding_mask=pad)[:, 0]"),
+        ("return (self.table(words) + self.cube[:, : words.size(1)])[:, 0]",),
         (H, "m = mask[:, :, None].float()", "return (h * m).sum(1) / m.sum(1).clamp(min=1)"),
         (H, "return self.deep(h, src_key_padding_mask=pad)[:, 0]"),
         (H, "return self.deep(h, src_key_padding_mask=~mask.bool())[:, 0]"),
@@ -63,6 +68,11 @@ def test_what_does_not_depend_on_padding(tmp_path, lines):
     "lines",
     [
         (H, "return h"),
+        (H, "return (h + self.cube[: words.size(1)])[:, 0]"),
+        (H, "return (h + self.row[:, : words.size(1)])[:, 0]"),
+        (H, "return (h + self.row[: words.size(0)])[:, 0]"),
+        (H, "return (h + self.row[1 : words.size(1)])[:, 0]"),
+        (H, "return (h + self.row)[:, 0]"),
         (H, "return h.mean(1)"),
         (H, "return h[:, 1]"),
         (H, "return h.sum(1)"),
