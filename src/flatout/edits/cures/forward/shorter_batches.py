@@ -73,10 +73,12 @@ def _cut(source: SourceFile, torch: str, proof: PaddedRows) -> list[str]:
     asked += [f"type({each}) is {torch}.Tensor and {each}.shape == {first}.shape" for each in others]
     asked += [f"{each}.device == {first}.device" for each in others]
     asked += [f"{each}.dtype is {torch}.bool" for each in proof.flags]
-    either = " | ".join(f"({each})" for each in proof.counts)
+    either = " | ".join(f"({each})" for each in proof.counts) if len(proof.counts) > 1 else proof.counts[0]
     numbers = f"{torch}.arange(1, len({counts}) + 1, device={counts}.device)"
     return [
-        f"if {' and '.join(asked)}:",
+        "if (",
+        *(f"    {'and ' if number else ''}{each}" for number, each in enumerate(asked)),
+        "):",
         f"    {counts} = ({either}).any(0)",
         f"    {length} = max(1, int(({counts} * {numbers}).max()))",
         *(f"    {each} = {each}[:, :{length}]" for each in proof.words),
