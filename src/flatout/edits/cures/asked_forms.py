@@ -15,7 +15,7 @@ from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.lists.hidden_access import is_of_python
 from flatout.edits.reading.purity.printed_values import is_printed
 from flatout.edits.reading.purity.steady_conditions import module_name
-from flatout.edits.reading.purity.traced_code import traced_by
+from flatout.edits.reading.purity.traced_code import replaced_in, traced_by
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit, with_import
@@ -85,6 +85,9 @@ def unasked(
     traced = traced_by(place.project, compiled=compiled)
     if traced:
         return f"{traced}: what is traced cannot be asked what its tensors are"
+    replaced = replaced_in(place.project)
+    if replaced:
+        return f"{replaced}: what torch or NumPy does is replaced"
     if not is_of_python(source, *uses):
         return "a name of Python's own stands for something else in this file"
     above = [*source.above(node)]

@@ -47,6 +47,9 @@ def rows_before_layer(place: EditPlace) -> WrittenEdit:
     against = unasked(place, layer.call, uses=("all", "getattr", "len", "type"))
     if not against and "register_module_" in place.project.mentions:
         against = "a hook of all modules sees what the layer is given"
+    set_ = (each for _, each in place.project.nodes(ast.Attribute) if not isinstance(each.ctx, ast.Load))
+    if not against and any(each.attr in ("forward", "__call__") for each in set_):
+        against = "what layers do is set"
     if against:
         return place.left(against)
     around = place.source.parents[layer.call]

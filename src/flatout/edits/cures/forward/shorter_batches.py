@@ -23,6 +23,8 @@ from flatout.edits.written_edit import WrittenEdit, with_import
 
 __all__ = ["cut_to_longest"]
 
+_SET = ("p", "dropout", "forward", "__class__", "training")  # what layers do otherwise, where it is set
+
 
 @dataclass(frozen=True)
 class _Mask:
@@ -101,7 +103,7 @@ def _seen_by(place: EditPlace, source: SourceFile, forward: Function) -> str:
         return "forward() is decorated, or its class has others below it"
     for where, node in place.project.nodes(ast.Attribute, ast.FunctionDef):
         name = node.attr if isinstance(node, ast.Attribute) else node.name
-        is_set = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and name in ("p", "dropout")
+        is_set = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and name in _SET
         if "hook" in name or is_set or name in ("__getattr__", "__getattribute__", "__call__"):
             return where.at(node, f"`{name}` may see the batches, or change the layers")
     return own_operator(place.project)

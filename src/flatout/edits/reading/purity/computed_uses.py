@@ -1,6 +1,7 @@
 """Whether a tensor is only computed with: nothing writes into it, keeps it, or asks which tensor it is."""
 
 import ast
+from collections.abc import Container
 
 from flatout.edits.reading.called_layers import makers
 from flatout.edits.reading.project import Project
@@ -27,6 +28,7 @@ _LAYERS = frozenset(
 )  # fmt: skip
 _ACTIVATIONS = frozenset(f"torch.nn.{name}" for name in ("CELU", "ELU", "GELU", "ReLU", "SELU", "SiLU", "Softplus"))
 _JOINS = frozenset(f"torch.{name}" for name in ("cat", "concat", "hstack", "stack", "vstack"))
+_CALLED = frozenset({"forward", "__call__", "__class__"})
 _DEPTH = 2  # functions of the user's that hand it on
 
 
@@ -109,14 +111,21 @@ class _Uses:
             package, _, name = dotted.rpartition(".")
             of_torch = package in ("torch", "torch.nn.functional", "torch.linalg")
             return of_torch and (name in _NEW or (name in _VIEWS and self.only_compute(source, call, depth)))
+        if self._is_replaced(_CALLED):
+            return False
         made = makers(self._project, source, call.func)
         if made:
             return all(self._layer_computes(place, each, call, node, depth) for place, each in made)
         known = self._project.functions.get(call.func.id, ()) if isinstance(call.func, ast.Name) else ()
         is_bound = isinstance(call.func, ast.Name) and _is_rebound(source, call.func.id)
-        if len(known) != 1 or is_bound or depth == 0:
+        if len(known) != 1 or is_bound or depth == 0 or self._is_replaced({known[0][1].name}):
             return False
         return self._argument_is_computed(*known[0], call, node, depth - 1, skip=0)
+
+    def _is_replaced(self, names: Container[str]) -> bool:
+        """Return whether an attribute of one of these names is set, of a class, an object or a module."""
+        nodes = (each for _, each in self._project.nodes(ast.Attribute) if not isinstance(each.ctx, ast.Load))
+        return any(each.attr in names for each in nodes)
 
     def _layer_computes(self, place: SourceFile, made: ast.Call, call: ast.Call, node: ast.expr, depth: int) -> bool:
         dotted = place.names.dotted(made.func)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
 
-__all__ = ["TRACED", "TRACING_WORDS", "dotted_in", "traced_by", "words_in"]
+__all__ = ["TRACED", "TRACING_WORDS", "dotted_in", "replaced_in", "traced_by", "words_in"]
 
 TRACED = (
     "torch.jit", "torch.onnx", "torch.export", "torch.func", "torch.fx", "torch.compile", "torch._", "torch.vmap",
@@ -22,6 +22,7 @@ TRACING_WORDS = frozenset({
 })  # fmt: skip
 
 
+_MODULES = ("builtins", "numpy", "torch", "torch.linalg", "torch.nn", "torch.special")
 _PLAIN = ("torch.__", "torch._foreach_")
 
 
@@ -38,6 +39,19 @@ def traced_by(project: Project, *, compiled: bool = False) -> str:
             for word in words_in(source, node):
                 if word in TRACING_WORDS and (compiled or word not in ("compile", "torch_compile")):
                     return f"`{word}`"
+    return ""
+
+
+def replaced_in(project: Project) -> str:
+    """Return what of torch's or NumPy's own a project replaces, "" for nothing; settings are none."""
+    for source, node in project.nodes(ast.Attribute, ast.Call):
+        if isinstance(node, ast.Call):
+            is_set = isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr") and bool(node.args)
+            owner = source.names.dotted(node.args[0]) if is_set else ""
+        else:
+            owner = "" if isinstance(node.ctx, ast.Load) else source.names.dotted(node.value)
+        if owner in _MODULES or owner.startswith(("torch.Tensor", "torch.nn.")):
+            return f"`{ast.unparse(node)}`"
     return ""
 
 

@@ -102,6 +102,7 @@ def test_a_training_pass_begins_with_a_cut_to_the_longest_row(
         ),
         ("key_padding_mask", {"more": "model.register_forward_hook(f)\n"}, "may see the batches"),
         ("key_padding_mask", {"more": "model.cells.dropout.p = 0.2\n"}, "may see the batches"),
+        ("key_padding_mask", {"more": "model.head.forward = f\n"}, "may see the batches"),
         ("key_padding_mask", {"more": "class Wide(Net): pass\n"}, "has others below it"),
         ("key_padding_mask", {"more": "model.head = nn.BatchNorm1d(6)\n"}, "may depend on the padding"),
         ("key_padding_mask", {"more": "torch.compile(model)\n"}, "what is traced"),

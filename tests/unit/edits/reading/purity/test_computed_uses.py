@@ -59,3 +59,12 @@ def test_what_only_computes(tmp_path, line):
 )  # fmt: skip
 def test_what_may_write_or_keep(tmp_path, line):
     assert not computes(tmp_path, line)
+
+
+@pytest.mark.parametrize(
+    "line", ["cell.forward = f", "Cell.forward = f", "cell.__class__ = Other", "tools.half = f", "cell.fc.forward = f"]
+)
+def test_code_that_is_replaced_may_do_anything(tmp_path, line):
+    assert computes(tmp_path, "y = half(part)\nz = part\n")
+    call = "half(part)" if "half" in line else "cell(part, h)"
+    assert not computes(tmp_path, f"{line}\ny = {call}\n")
