@@ -127,7 +127,7 @@ def test_rows_of_ignored_targets_are_left_out(tmp_path, loss, ignored, shapes):
         (["out = self.head(h)  # <<", "if t is None: return h", "return out[mask]"], "not picked each time"),
         (["out = self.head(h)  # <<", "return out[mask] if t else h"], "not picked each time"),
         (["out = self.head(h)  # <<", "mark(mask)", "return out[mask]"], "mark() may write to"),
-        (["nn.Linear.forward = f", "return self.head(h)[mask]  # <<"], "what layers do is set"),
+        (["Own.forward = f", "return self.head(h)[mask]  # <<"], "what layers do is set"),
         (["print(self.head(h)[mask])  # <<"], "may be printed"),
         (["out = self.head(h)  # <<", "print(out[mask])"], "may be printed"),
         (["out = self.head(h)  # <<", "self.seen[:2] = False", "return out[mask]"], "may write to what"),
