@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from flatout.edits.cures.collected_pieces import collected
-from flatout.edits.cures.deferred_reads import read_later
 from flatout.edits.cures.detached_arguments import with_detached_arguments
 from flatout.edits.cures.element_writes import by_array
 from flatout.edits.cures.foreach_loops import with_foreach
@@ -23,6 +22,7 @@ from flatout.edits.cures.lines.product_order import from_the_right
 from flatout.edits.cures.list_lookups import by_dictionaries
 from flatout.edits.cures.needed_gradients import with_needed_inputs
 from flatout.edits.cures.pair_distances import without_differences
+from flatout.edits.cures.reads.deferred_reads import read_later
 from flatout.edits.cures.reductions import by_maximum, by_sums
 from flatout.edits.cures.row_lookups import by_rows, cut_once
 from flatout.edits.cures.seldom_penalties import every_eighth_time

@@ -3,6 +3,7 @@
 import ast
 import io
 import tokenize
+import warnings
 from dataclasses import replace
 
 from flatout.edits.reading.project import Project
@@ -124,7 +125,9 @@ class TextChanges:
             text, end = text[:start] + new + text[stop:], start
         encoding, _ = tokenize.detect_encoding(io.BytesIO(self._source.code).readline)
         try:
-            ast.parse(text)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(text, self._source.shown, "exec", dont_inherit=True)  # more than ast.parse() asks for
             code = text.replace("\n", self._end).encode(encoding)
         except (SyntaxError, ValueError):
             raise Unplaced from None

@@ -78,6 +78,15 @@ def test_two_changes_of_one_place_are_none(tmp_path):
         changes.done(project)
 
 
+def test_what_compiles_no_more_is_not_done(tmp_path):
+    source = project_of(tmp_path, train="print([n for n in (f(x) for x in xs)])\n").script
+    call = next(each for each in ast.walk(source.tree) if isinstance(each, ast.Call) and ast.unparse(each) == "f(x)")
+    changes = TextChanges(source)
+    changes.replace(call, "(lambda: (y := f(x)))()")  # Python forbids it there, though it parses
+    with pytest.raises(Unplaced):
+        changes.done(project_of(tmp_path, train=source.code))
+
+
 def test_mixed_line_ends_are_left(tmp_path):
     project = project_of(tmp_path, train=b"f()\ng()\n")
     source = project.script

@@ -1,14 +1,22 @@
-"""Pieces that a loop adds to a growing tensor, collected in a list and joined once behind the loop."""
+"""Pieces that a loop adds to a growing tensor, collected in a list and joined once behind the loop.
+
+Each piece is copied where it is added: who fills its memory anew changes no tensor that was joined, either. The script
+joins a piece at once, as it is written, unless it is a plain tensor (or array) of the type, place and shape of the
+others: so errors come when they came, and types grow as they grew.
+"""
 
 import ast
 from dataclasses import dataclass
 
+from flatout.edits.cures.asked_forms import name_of_module, unasked
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.blocks import block_of, loads, stores
-from flatout.edits.reading.in_place import changed_in_place
+from flatout.edits.reading.blocks import block_of, in_generator
+from flatout.edits.reading.error_handlers import seen_around
+from flatout.edits.reading.lists.hidden_access import seen_by_name
 from flatout.edits.reading.source_file import Function
+from flatout.edits.reading.training_loops import switches_gradients
 from flatout.edits.text_changes import TextChanges, fresh_name
-from flatout.edits.written_edit import WrittenEdit
+from flatout.edits.written_edit import WrittenEdit, with_import
 
 __all__ = ["collected"]
 
@@ -24,6 +32,7 @@ class _Joined:
     call: ast.Call
     whole: str
     pieces: list[ast.expr]
+    dim: int
 
 
 def collected(place: EditPlace) -> WrittenEdit:
@@ -42,16 +51,54 @@ def collected(place: EditPlace) -> WrittenEdit:
     reason = _refused(place, one, loop)
     if reason:
         return place.left(reason)
+    against = unasked(place, one.statement, shown=False, uses=("all", "len", "type"))
+    if against:
+        return place.left(against)
+    return _with_list(place, one, loop)
+
+
+def _with_list(place: EditPlace, one: _Joined, loop: _Loop) -> WrittenEdit:
     changes = TextChanges(place.source)
     name = fresh_name(place.source, f"{one.whole}_pieces")
-    changes.before(loop, f"{name} = [{one.whole}]")
-    pieces = [changes.text(each) for each in one.pieces]
-    added = f"{name}.append({pieces[0]})" if len(pieces) == 1 else f"{name}.extend([{', '.join(pieces)}])"
-    changes.replace(one.statement, added)
+    added = fresh_name(place.source, f"added_to_{one.whole}")
     rest = "".join(f", {changes.text(each)}" for each in one.call.args[1:])
     rest += "".join(f", {each.arg}={changes.text(each.value)}" for each in one.call.keywords)
-    changes.after(loop, f"{one.whole} = {changes.text(one.call.func)}({name}{rest})")
-    return WrittenEdit(changes.done(place.project), changed=1)
+    join, parts = changes.text(one.call.func), ", ".join(changes.text(each) for each in one.pieces)
+    of_torch = place.source.names.dotted(one.call.func).startswith("torch.")
+    module = name_of_module(place, "torch" if of_torch else "numpy")
+    alike, copied = _alike(module, f"{name}[0]", one.dim, of_torch=of_torch)
+    changes.before(loop, f"{name} = []")
+    changes.before(
+        one.statement,
+        f"{added} = [{parts}]",
+        f"if {name} and all({alike} for each in {added}):",
+        f"    {name}.extend([{copied} for each in {added}])",
+        "else:",
+        f"    {one.whole} = {join}([*{name}, *{added}] if {name} else [{one.whole}, *{added}]{rest})",
+    )
+    changes.replace(one.statement, f"    {name} = [{one.whole}]")
+    changes.after(loop, f"if len({name}) > 1:", f"    {one.whole} = {join}({name}{rest})")
+    at = place.project.sources.index(place.source)
+    project = changes.done(place.project)
+    return WrittenEdit(with_import(project, at, module) if module in ("torch", "numpy") else project, changed=1)
+
+
+def _alike(module: str, first: str, dim: int, *, of_torch: bool) -> tuple[str, str]:
+    """Return when a piece, `each`, may be joined later, and how it is copied."""
+    ends = [f"[:{dim}]" if dim else "", f"[{dim + 1}:]" if dim != -1 else ""]
+    shapes = " and ".join(f"each.shape{end} == {first}.shape{end}" for end in ends if end)
+    if of_torch:
+        plain = (
+            f"type(each) is type({first}) is {module}.Tensor and each.dtype is {first}.dtype"
+            f" and each.device == {first}.device and each.layout is {first}.layout is {module}.strided"
+            f" and each.dim() == {first}.dim() > 0"
+        )
+        return f"{plain} and {shapes}", "each.clone()"
+    plain = (
+        f"type(each) is type({first}) is {module}.ndarray and each.dtype == {first}.dtype"
+        f" and each.flags.c_contiguous and {first}.flags.c_contiguous and each.ndim == {first}.ndim > 0"
+    )
+    return f"{plain} and {shapes}", "each.copy()"
 
 
 def _joined(place: EditPlace, node: ast.AST) -> _Joined | None:
@@ -66,7 +113,17 @@ def _joined(place: EditPlace, node: ast.AST) -> _Joined | None:
     named = {each.arg: each.value for each in call.keywords}
     if named.keys() - {"dim", "axis"} or any(isinstance(each, ast.Starred) for each in parts.elts):
         return None
-    return _Joined(node, call, target.id, parts.elts[1:])
+    given = [*call.args[1:], *named.values()]
+    dim = _number(given[0]) if given else 0
+    return _Joined(node, call, target.id, parts.elts[1:], dim) if len(given) < 2 and dim is not None else None
+
+
+def _number(node: ast.expr) -> int | None:
+    """Return the number that stands there, None where it is something else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _number(node.operand)
+        return -inner if inner is not None else None
+    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
 
 
 def _refused(place: EditPlace, one: _Joined, loop: _Loop) -> str:
@@ -85,14 +142,10 @@ def _refused(place: EditPlace, one: _Joined, loop: _Loop) -> str:
             return f"{whole} is a name of other functions, too"
         if isinstance(node, ast.Name) and node.id == whole and _is_seen(source.scope(node), scope, source.above(node)):
             return f"{whole} is read by a function that the loop may call"
-    if not _is_bound_before(place, whole, loop):
-        return f"no line above the loop binds {whole} whenever the loop runs"
-    names = loads(one.pieces) | loads([*one.call.args[1:], *(each.value for each in one.call.keywords)])
-    changed = next((name for name in sorted(names) if changed_in_place([loop], name)), "")
-    if changed:
-        return f"{changed} may be written to after it was added"
-    options = loads([*one.call.args[1:], *(each.value for each in one.call.keywords)])
-    return f"{min(options & stores([loop]))} is another one in each turn" if options & stores([loop]) else ""
+    if in_generator(scope, whole):
+        return f"{whole} is read by a generator that the loop may walk"
+    seen = seen_by_name(place.project, whole) or seen_around(place.source, loop) or switches_gradients(place.project)
+    return seen or ("" if _is_bound_before(place, whole, loop) else f"no line above the loop binds {whole}")
 
 
 def _is_seen(other: ast.AST, scope: ast.AST, above: object) -> bool:

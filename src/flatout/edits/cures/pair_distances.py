@@ -1,12 +1,17 @@
-"""Distances between all rows of two tensors without their differences: `torch.cdist`, or one product of matrices."""
+"""Distances between all rows of two tensors without their differences: by `torch.cdist`, without a product of matrices.
+
+The product of matrices loses what is small beside the numbers themselves: the distance of a row from itself, and those
+of points that are far from zero. The script asks whether both are plain tensors of rows; all else is as it is written.
+"""
 
 import ast
 from dataclasses import dataclass
 
+from flatout.edits.cures.asked_forms import AskedForm, asked_form, unasked, with_parts
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.blocks import block_of, is_plain
-from flatout.edits.text_changes import TextChanges, operand
-from flatout.edits.written_edit import WrittenEdit, with_import
+from flatout.edits.reading.blocks import block_of
+from flatout.edits.text_changes import TextChanges
+from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["without_differences"]
 
@@ -21,7 +26,7 @@ class _Distances:
 
 
 def without_differences(place: EditPlace) -> WrittenEdit:
-    """Write the distances of the finding's line in the form that was faster when both were timed."""
+    """Write the distances of the finding's line by `torch.cdist`, which makes no differences."""
     found = [each for node in ast.walk(place.statement) if (each := _distances(place, node)) is not None]
     if len(found) != 1:
         return place.left("differences of all pairs of rows, added up, are not found on this line")
@@ -30,26 +35,73 @@ def without_differences(place: EditPlace) -> WrittenEdit:
     rows = _rows(source)
     if rows is None:
         return place.left("differences of all pairs of rows are not told apart from others on this line")
+    against = unasked(place, one.whole) or _differentiated_twice(place)
+    if against:
+        return place.left(against)
+    if named is not None and not _is_at_once(place, one.whole):
+        return place.left("the differences above may be others where these are added up")
+    x, y, num_dims = rows
+    whole = one.whole if named is None else _with_differences(one, source)
+    in_order = {"x": x, "y": y} if x.lineno < y.lineno or x.col_offset < y.col_offset else {"y": y, "x": x}
+    asked = asked_form(place, whole, in_order)
+    pair = (asked.named(x), asked.named(y))
     changes = TextChanges(place.source)
-    x, y = (operand(changes, each) for each in rows)
-    by_cdist = "cdist" in str(place.finding.argument("instead")) or not all(map(is_plain, rows))
-    changes.replace(one.whole, _other_form(one.power, x, y, by_cdist=by_cdist))
+    changes.replace(one.whole, asked.text(changes, _when(asked, pair, num_dims), _other_form(asked, one.power, pair)))
     if named is not None:
         changes.remove(named)
-    at = place.project.sources.index(place.source)
-    return WrittenEdit(with_import(changes.done(place.project), at, "torch"), changed=1)
+    return asked.done(place, changes)
 
 
-def _other_form(power: str, x: str, y: str, *, by_cdist: bool) -> str:
-    """Return the distances in another form; a product of matrices names each tensor twice."""
+def _with_differences(one: _Distances, source: ast.expr) -> ast.expr:
+    """Return the distances with the differences in place of their name, all of which are computed once."""
+    assert isinstance(one.differences, ast.Name)
+    names = [each for each in ast.walk(one.whole) if isinstance(each, ast.Name) and each.id == one.differences.id]
+    return with_parts(one.whole, dict.fromkeys(names, source))
+
+
+def _is_at_once(place: EditPlace, whole: ast.expr) -> bool:
+    """Return whether an expression is computed once, and before all else that its statement calls."""
+    statement = place.statement
+    if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return | ast.Expr):
+        return False
+    around, inside = {*place.source.above(whole)}, {*ast.walk(whole)}
+    apart = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp | ast.IfExp | ast.BoolOp
+    others = [each for each in ast.walk(statement) if each not in inside]
+    if any(isinstance(each, apart) and each in around for each in others):
+        return False
+    runs = ast.Call | ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom
+    return not any(isinstance(each, runs) and each not in around for each in others)
+
+
+def _when(asked: AskedForm, pair: tuple[str, str], num_dims: int) -> str:
+    """Return the condition under which there are two tensors of rows, in so many dimensions (0: two or three)."""
+    (x, y), torch = pair, asked.torch
+    dims = f"== {num_dims}" if num_dims else "in (2, 3)"
+    return (
+        f"{asked.is_tensor(x)} and {asked.is_tensor(y)}"
+        f" and {x}.dtype is {y}.dtype in ({torch}.float32, {torch}.float64)"
+        f" and {x}.device == {y}.device and {x}.dim() == {y}.dim() {dims}"
+        f" and {x}.shape[:-2] == {y}.shape[:-2] and {x}.size(-1) == {y}.size(-1) > 0"
+    )
+
+
+def _other_form(asked: AskedForm, power: str, pair: tuple[str, str]) -> str:
+    """Return the distances in another form."""
+    (x, y), torch = pair, asked.torch
     if power == "abs":
-        return f"torch.cdist({x}, {y}, p=1)"
-    if power == "norm":
-        return f"torch.cdist({x}, {y})"
-    if by_cdist:
-        return f"torch.cdist({x}, {y}).square()"
-    squares = f"{x}.square().sum(-1, keepdim=True) + {y}.square().sum(-1).unsqueeze(-2)"
-    return f"({squares} - 2 * {x} @ {y}.mT).clamp_min(0)"
+        return f"{torch}.cdist({x}, {y}, p=1)"
+    found = f'{torch}.cdist({x}, {y}, compute_mode="donot_use_mm_for_euclid_dist")'
+    return found if power == "norm" else f"{found}.square()"
+
+
+def _differentiated_twice(place: EditPlace) -> str:
+    """Return what asks for gradients of gradients, which `cdist` has not; "" for nothing."""
+    for _, node in place.project.nodes(ast.keyword, ast.Attribute, ast.alias, ast.Constant):
+        word = node.value if isinstance(node, ast.Constant) else None
+        word = word or getattr(node, "arg", "") or getattr(node, "attr", "") or getattr(node, "name", "")
+        if word in ("create_graph", "hessian", "hvp", "vhp", "jacobian", "gradgradcheck"):
+            return f"`{word}`: torch.cdist has no gradients of its gradients"
+    return ""
 
 
 # -- what is added up -------------------------------------------------------------------------------------------------
@@ -115,23 +167,27 @@ def _named(place: EditPlace, node: ast.expr) -> tuple[ast.stmt | None, ast.expr]
     return above, above.value
 
 
-def _rows(node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
-    """Return the tensors whose rows are taken from each other, that of the first dimension of the result first."""
+def _rows(node: ast.expr) -> tuple[ast.expr, ast.expr, int] | None:
+    """Return the tensors whose rows are taken from each other, that of the result's first dimension first.
+
+    The number is that of the dimensions for which it is so, 0 where it is so for two and for three.
+    """
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
         return None
     left, right = _spread(node.left), _spread(node.right)
     if left is None or right is None:
         return None
     if (left[1], right[1]) in _ROWS_FIRST:
-        return left[0], right[0]
-    return (right[0], left[0]) if (right[1], left[1]) in _ROWS_FIRST else None
+        return left[0], right[0], _ROWS_FIRST[left[1], right[1]]
+    swapped = (right[1], left[1])
+    return (right[0], left[0], _ROWS_FIRST[swapped]) if swapped in _ROWS_FIRST else None
 
 
 _ADDED = {  # where a dimension of one is added, by what stands in brackets, or is given to `unsqueeze`
     ":,None": 1, ":,None,:": 1, ":,None,:,:": 1, "None": 0, "None,:": 0, "None,:,:": 0, ":,:,None": 2, ":,:,None,:": 2,
     "1": 1, "0": 0, "2": 2, "-2": -2, "-3": -3,
 }  # fmt: skip
-_ROWS_FIRST = {(1, 0), (2, 1), (-2, -3)}  # x[:, None] - y[None], the same of batches, or of any
+_ROWS_FIRST = {(1, 0): 2, (2, 1): 3, (-2, -3): 0}  # x[:, None] - y[None], the same of batches, or of any
 
 
 def _spread(node: ast.expr) -> tuple[ast.expr, int] | None:

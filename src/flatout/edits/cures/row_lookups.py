@@ -2,8 +2,11 @@
 
 import ast
 
+from flatout.edits.cures.asked_forms import AskedForm, asked_form, unasked
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain, stores
+from flatout.edits.reading.purity.computed_uses import only_computed
+from flatout.edits.reading.purity.own_meanings import own_operator
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit
 
@@ -14,7 +17,7 @@ __all__ = ["by_rows", "cut_once"]
 
 
 def by_rows(place: EditPlace) -> WrittenEdit:
-    """Write `x[rows]` as `index_select`, with negative rows counted from the end; a mask picks rows as it did."""
+    """Write `x[rows]` as `index_select`, negative rows counted from the end, where rows are numbers in a tensor."""
     if not str(place.finding.argument("node")).startswith("IndexBackward"):
         return place.left("its backward pass is not that of an index")
     found = [
@@ -25,19 +28,24 @@ def by_rows(place: EditPlace) -> WrittenEdit:
     ]
     if len(found) != 1:
         return place.left("a single index x[rows], of a name by a name, is not found on this line")
-    changes = TextChanges(place.source)
-    x, rows = changes.text(found[0].value), changes.text(found[0].slice)
-    wrapped = f"{rows}.where({rows} >= 0, {rows} + len({x}))"
-    by_number = f"{x}.index_select(0, {wrapped}.flatten()).unflatten(0, {rows}.shape)"
-    changes.replace(found[0], f"({by_number} if {rows}.dtype.itemsize > 1 else {x}[{rows}])")  # a mask has one byte
-    return WrittenEdit(changes.done(place.project), changed=1)
+    against = unasked(place, found[0])
+    if against:
+        return place.left(against)
+    asked = asked_form(place, found[0], {"x": found[0].value, "rows": found[0].slice})
+    (x, rows), torch = asked.names, asked.torch
+    when = (
+        f"{asked.is_tensor(x)} and type({rows}) is {torch}.Tensor and {x}.dim() and {rows}.dim()"
+        f" and {x}.layout is {torch}.strided and {rows}.dtype is {torch}.int64 and {rows}.device == {x}.device"
+    )
+    wrapped = f"{rows}.where({rows} >= 0, {rows} + {x}.size(0))"
+    return asked.put(place, when, f"{x}.index_select(0, {wrapped}.flatten()).unflatten(0, {rows}.shape)")
 
 
 # -- slices in a loop -------------------------------------------------------------------------------------------------
 
 
 def cut_once(place: EditPlace) -> WrittenEdit:
-    """Write `x[:, t]`, in a loop over `t`, as an item of `x.unbind(1)` made before the loop."""
+    """Write `x[:, t]`, in a loop over `t`, as an item of `x.unbind(1)`, which the first turn makes."""
     if not str(place.finding.argument("node")).startswith("SelectBackward"):
         return place.left("its backward pass is not that of parts that are cut out")
     loop = _loop(place)
@@ -51,12 +59,36 @@ def cut_once(place: EditPlace) -> WrittenEdit:
     whole, dim = wholes.pop()
     if _changes(body, whole):
         return place.left(f"{whole} is changed in the loop")
+    against = next(filter(None, (unasked(place, node, compiled=True) for node, _, _ in cuts)), "") or own_operator(
+        place.project
+    )
+    if against:
+        return place.left(against)
+    if "forward_pre_hook" in place.project.mentions or not all(
+        only_computed(place.project, place.source, node) for node, _, _ in cuts
+    ):
+        return place.left(f"a part of {whole} may be written to, kept, or handed to something that does so")
     changes = TextChanges(place.source)
-    name = fresh_name(place.source, f"{whole.rpartition('.')[2]}_parts")
-    changes.before(_outside(place, body), f"{name} = {whole}.unbind({dim})")
+    parts = fresh_name(place.source, f"{whole.rpartition('.')[2]}_parts")
+    changes.before(_outside(place, body), f"{parts} = []")
     for node, _, index in cuts:
-        changes.replace(node, f"{name}[{changes.text(index)}]")
-    return WrittenEdit(changes.done(place.project), changed=1)
+        asked = asked_form(place, node, {"x": node.value, "t": index})
+        changes.replace(node, _part(asked, changes, parts, dim))
+    return asked.done(place, changes)
+
+
+def _part(asked: AskedForm, changes: TextChanges, parts: str, dim: int) -> str:
+    """Return a part of a tensor that is cut when the first one is needed; of another one, or one written to, a view."""
+    (x, t), torch = asked.names, asked.torch
+    made = "made" if "made" not in (x, t, parts, torch) else "made_2"
+    now = f"({x}._version, {x}.data_ptr())"
+    when = (
+        f"type({t}) is int and {asked.is_tensor(x)} and {x}.layout is {torch}.strided and {x}.dim() > {dim}"
+        f" and {x}.requires_grad and {torch}.is_grad_enabled()"
+        f" and ({made} := ({parts} or [{parts}.append(({x}, {now}, {x}.unbind({dim})))] and {parts})[0])[0] is {x}"
+        f" and {made}[1] == {now}"
+    )
+    return asked.text(changes, when, f"{made}[2][{t}]")
 
 
 def _loop(place: EditPlace) -> tuple[str, ast.AST] | None:

@@ -1,17 +1,26 @@
-"""Batches put together in one call: one array before the tensor, `pad_sequence` in place of a loop over rows."""
+"""Batches put together in one call: one array before the tensor, `pad_sequence` in place of a loop over rows.
+
+The script asks whether it has a list of plain arrays of one type and shape, or rows in one dimension that fill the
+padded tensor; all else goes the way it is written.
+"""
 
 import ast
 from collections.abc import Callable
 
+from flatout.edits.cures.asked_forms import name_of_module, unasked
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, loads
 from flatout.edits.reading.dataflow import pairs
-from flatout.edits.text_changes import TextChanges, operand
+from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit, with_import
 
 __all__ = ["in_one_array", "padded_at_once"]
 
 _TENSOR = ("torch.tensor", "torch.as_tensor")
+_FLOATS = ("float32", "float64")
+_WHOLE = ("int32", "int16", "int8", "uint8", "bool_")
+_PADDED = ("float32", "float", "float64", "double", "int64", "long", "int32", "int")
+_MOST = 1 << 24  # of what is filled in: `pad_sequence` takes it as a float
 
 
 # -- one array --------------------------------------------------------------------------------------------------------
@@ -30,11 +39,39 @@ def in_one_array(place: EditPlace) -> WrittenEdit:
         return place.left("torch.tensor is given more than values, dtype and device")
     if not _is_of_arrays(place, call.args[0]):
         return place.left(f"{ast.unparse(call.args[0])} may not be a list of arrays: their types would differ")
-    changes = TextChanges(place.source)
-    array = next((name for name, dotted in names.imports.items() if dotted == "numpy"), "numpy")
-    changes.replace(call.args[0], f"{array}.stack({changes.text(call.args[0])})")
+    types = _types_for(place, named.get("dtype"))
+    if not types:
+        return place.left("into numbers of that type, arrays go another way than their numbers do")
+    against = unasked(place, call, shown=False, uses=("all", "list", "type"))
+    if against:
+        return place.left(against)
+    numpy, changes = name_of_module(place, "numpy"), TextChanges(place.source)
+    kinds = ", ".join(f"{numpy}.{each}" for each in types)
+    alike = f"type(each) is {numpy}.ndarray and each.dtype == rows[0].dtype and each.shape == rows[0].shape"
+    when = (
+        f"type(rows) is list and rows and all({alike} for each in rows)"
+        f" and rows[0].ndim and rows[0].dtype in ({kinds}{',' if len(types) == 1 else ''})"
+    )
+    torch, stacked = name_of_module(place, "torch"), f"{numpy}.stack(rows)"
+    if names.dotted(call.func) == "torch.as_tensor":  # which shares the memory of an array, and copies a list
+        stacked = f"{torch}.tensor({stacked})"
+    changes.replace(call.args[0], f"(lambda rows: {stacked} if {when} else rows)({changes.text(call.args[0])})")
     project, at = changes.done(place.project), place.project.sources.index(place.source)
-    return WrittenEdit(with_import(project, at, "numpy") if array == "numpy" else project, changed=1)
+    for module in {"torch", "numpy"} & {torch, numpy}:
+        project = with_import(project, at, module)
+    return WrittenEdit(project, changed=1)
+
+
+def _types_for(place: EditPlace, dtype: ast.expr | None) -> tuple[str, ...]:
+    """Return the types of arrays that become a tensor of a type as their numbers do, one by one, without an error."""
+    if dtype is None:
+        return (*_FLOATS, *_WHOLE, "int64")
+    name = place.source.names.dotted(dtype).removeprefix("torch.")
+    if name in ("float64", "double"):
+        return (*_FLOATS, *_WHOLE, "int64")
+    if name in ("float32", "float"):
+        return (*_FLOATS, *_WHOLE)  # numbers of 64 bits are rounded to those of float64 before
+    return (*_WHOLE, "int64") if name in ("int64", "long") else ()
 
 
 def _is_of_arrays(place: EditPlace, node: ast.expr) -> bool:
@@ -100,22 +137,73 @@ def padded_at_once(place: EditPlace) -> WrittenEdit:
     made = _made(place, loop, name)
     if made is None:
         return place.left(f"no line above the loop makes {name} of one kind of number, by torch.zeros or torch.full")
-    statement, sizes, padding, dtype = made
+    sizes, padding = made
     if (
         len(sizes) != 2
         or ast.unparse(sizes[0]) != f"len({ast.unparse(rows)})"
         or not _is_longest(place, sizes[1], rows)
     ):
         return place.left(f"{name} may have more rows, or wider ones, than are put into it")
-    changes = TextChanges(place.source)
-    target = changes.text(loop.target.elts[1])  # type: ignore[attr-defined]
-    made_rows = f"[{operand(changes, value)}.to({dtype}) for {target} in {changes.text(rows)}]"
+    if not isinstance(rows, ast.Name) or _is_read_elsewhere(place, loop):
+        return place.left("the rows have no name, or the names of the loop are read elsewhere")
+    against = unasked(place, loop, shown=False, uses=("all", "enumerate", "len", "list", "map", "max", "tuple", "type"))
+    if against:
+        return place.left(against)
+    return _with_rows_padded(place, loop, rows.id, name, value, padding)
+
+
+def _with_rows_padded(
+    place: EditPlace, loop: ast.For, rows: str, name: str, value: ast.expr, padding: str
+) -> WrittenEdit:
+    """Put the loop under the question whether it does what `pad_sequence` does."""
+    source, changes, torch = place.source, TextChanges(place.source), name_of_module(place, "torch")
+    row, made = changes.text(loop.target.elts[1]), fresh_name(place.source, f"rows_of_{name}")  # type: ignore[attr-defined]
+    of_array = ast.unparse(value).startswith("torch.from_numpy")
+    numpy = name_of_module(place, "numpy") if of_array else ""
+    kind = f"is {numpy}.ndarray" if of_array else f"is {torch}.Tensor"
+    kind = "in (list, tuple)" if isinstance(value, ast.Call) and not of_array else kind
+    alike = (
+        f"each.dim() == 1 and not each.is_complex() and each.layout is {torch}.strided"
+        f" and each.device == {name}.device for each in {made}"
+    )
     more = "" if padding == "0" else f", padding_value={padding}"
-    text = f"{name} = torch.nn.utils.rnn.pad_sequence({made_rows}, batch_first=True{more})"
-    changes.remove(statement)
-    changes.replace(loop, text)
-    at = place.project.sources.index(place.source)
-    return WrittenEdit(with_import(changes.done(place.project), at, "torch"), changed=1)
+    cast = f"[each.to({name}.dtype) for each in {made}]"
+    changes.before(
+        loop,
+        f"{made} = []",
+        f"if type({rows}) in (list, tuple) and all(type(each) {kind} for each in {rows}):",
+        f"    {made} = [{changes.text(value)} for {row} in {rows}]",
+        f"if {made} and all({alike}) and {name}.shape == (len({made}), max(map(len, {made}))):",
+        f"    {name} = {torch}.nn.utils.rnn.pad_sequence({cast}, batch_first=True{more})",
+    )
+    changes.indented(loop, "else:")
+    at, project = place.project.sources.index(source), changes.done(place.project)
+    for module in {"torch", "numpy"} & {torch, numpy}:
+        project = with_import(project, at, module)
+    return WrittenEdit(project, changed=1)
+
+
+def _is_read_elsewhere(place: EditPlace, loop: ast.For) -> bool:
+    """Return whether a name that the loop binds is used outside of it, anywhere in the file."""
+    inside = {*ast.walk(loop)}
+    names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    scope = place.source.scope(loop)
+    for node in ast.walk(place.source.tree):
+        if isinstance(node, ast.Global | ast.Nonlocal) and names & {*node.names}:
+            return True
+        if isinstance(node, ast.Name) and node.id in names and node not in inside:
+            other = place.source.scope(node)
+            is_own = other is scope and not any(_binds(each, node.id) for each in place.source.above(node))
+            if is_own or (other is not scope and scope in [*place.source.above(other)]):
+                return True
+    return False
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    """Return whether a comprehension gives a name a value of its own."""
+    made = isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
+    targets = [each.target for each in node.generators] if made else []  # type: ignore[attr-defined]
+    return any(_is(each, name) for target in targets for each in ast.walk(target))
 
 
 def _filled(loop: ast.For) -> tuple[str, ast.expr, ast.expr] | None:
@@ -148,21 +236,22 @@ def _filled(loop: ast.For) -> tuple[str, ast.expr, ast.expr] | None:
     return place.value.id, loop.iter.args[0], only.value  # type: ignore[attr-defined]
 
 
-def _made(place: EditPlace, loop: ast.For, name: str) -> tuple[ast.stmt, list[ast.expr], str, str] | None:
-    """Return the line that makes the padded tensor: the statement, its sizes, what it is filled with, and its type."""
+def _made(place: EditPlace, loop: ast.For, name: str) -> tuple[list[ast.expr], str] | None:
+    """Return what the line that makes the padded tensor says: its sizes, and what it is filled with."""
     block = block_of(place.source, loop)
     for statement in reversed(block[: block.index(loop)]):
         assigned = isinstance(statement, ast.Assign) and [ast.unparse(each) for each in statement.targets] == [name]
         if assigned and isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
-            return _made_by(place, statement, statement.value)
+            return _made_by(place, statement.value)
         if name in loads([statement]):
             return None
     return None
 
 
-def _made_by(place: EditPlace, statement: ast.stmt, call: ast.Call) -> tuple[ast.stmt, list[ast.expr], str, str] | None:
+def _made_by(place: EditPlace, call: ast.Call) -> tuple[list[ast.expr], str] | None:
     maker = place.source.names.dotted(call.func)
-    named = {each.arg: ast.unparse(each.value) for each in call.keywords}
+    named = {each.arg: each.value for each in call.keywords}
+    dtype = place.source.names.dotted(named["dtype"]).removeprefix("torch.") if "dtype" in named else "float32"
     args = [each.elts if isinstance(each, ast.Tuple) else [each] for each in call.args]
     if maker == "torch.full" and "dtype" in named and len(args) == 2:
         padding = ast.unparse(call.args[1])
@@ -170,14 +259,21 @@ def _made_by(place: EditPlace, statement: ast.stmt, call: ast.Call) -> tuple[ast
         padding = "0"
     else:
         return None
-    if named.keys() - {"dtype"} or (padding != "0" and not _is_number(padding)):
+    if (
+        named.keys() - {"dtype"}
+        or dtype not in _PADDED
+        or not _is_number(padding, whole=dtype in ("int64", "long", "int32", "int"))
+    ):
         return None
     sizes = args[0] if maker == "torch.full" else [each for some in args for each in some]
-    return statement, sizes, padding, named.get("dtype", "torch.get_default_dtype()")
+    return sizes, padding
 
 
-def _is_number(text: str) -> bool:
-    return text.lstrip("-").replace(".", "", 1).isdigit()
+def _is_number(text: str, *, whole: bool) -> bool:
+    """Return whether a text is a number that a float of 32 bits has, nearly at least; a whole one where asked for."""
+    digits = text.lstrip("-")
+    plain = digits.isdigit() if whole else digits.replace(".", "", 1).isdigit()
+    return plain and float(digits) <= _MOST
 
 
 def _is_longest(place: EditPlace, width: ast.expr, rows: ast.expr) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from flatout.edits.reading.source_file import SourceFile
 
-__all__ = ["block_of", "bound_as_words", "is_plain", "loads", "stores"]
+__all__ = ["block_of", "bound_as_words", "in_generator", "is_plain", "loads", "stores"]
 
 
 def block_of(source: SourceFile, statement: ast.stmt) -> list[ast.stmt]:
@@ -48,6 +48,12 @@ def loads(nodes: Iterable[ast.AST]) -> set[str]:
     """Return the names of variables that are read below `nodes`."""
     read = (inner for each in nodes for inner in ast.walk(each) if isinstance(inner, ast.Name))
     return {node.id for node in read if isinstance(node.ctx, ast.Load)}
+
+
+def in_generator(scope: ast.AST, name: str) -> bool:
+    """Return whether a generator below `scope` may read a name whenever it is walked."""
+    made = (each for each in ast.walk(scope) if isinstance(each, ast.GeneratorExp))
+    return any(name in loads([each.elt, *each.generators[0].ifs, *each.generators[1:]]) for each in made)
 
 
 def is_plain(node: ast.expr) -> bool:

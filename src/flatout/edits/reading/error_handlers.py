@@ -9,10 +9,15 @@ from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["caught_at"]
+__all__ = ["caught_at", "seen_around"]
 
 _DEPTH = 4  # functions that call one another
 _OF_USERS = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})  # raised by no computation
+_PASSING = (
+    "torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.set_grad_enabled", "torch.autocast",
+    "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.profiler.", "torch.autograd.profiler.", "torch.device",
+    "tqdm.",
+)  # fmt: skip
 _ENDS = frozenset({"exit", "_exit", "abort"})
 
 
@@ -35,6 +40,31 @@ def caught_at(project: Project, source: SourceFile, statement: ast.stmt) -> str:
                 break
             inner = above
     return ""
+
+
+def seen_around(source: SourceFile, node: ast.AST) -> str:
+    """Return what may go on in the same function after an error below `node`, "" where nothing does."""
+    for above in source.above(node):
+        if isinstance(above, Function | ast.Lambda):
+            return ""
+        if isinstance(above, ast.Try | ast.TryStar):
+            return "an error in the loop may be caught, and what was added read then"
+        if isinstance(above, ast.AsyncFor | ast.AsyncWith | ast.ClassDef):
+            return "it stands in the body of a class, or other code runs meanwhile"
+        if isinstance(above, ast.With):
+            passing = [_is_passing(source, each.context_expr) for each in above.items]
+            if not all(passing):
+                return f"`with {ast.unparse(above.items[passing.index(False)])}` may end an error of the loop"
+    return ""
+
+
+def _is_passing(source: SourceFile, call: ast.expr) -> bool:
+    """Return whether a context lets all errors pass, and changes nothing but gradients and types."""
+    if not isinstance(call, ast.Call):
+        return False
+    dotted = source.names.dotted(call.func)
+    opens = isinstance(call.func, ast.Name) and call.func.id == "open" and not dotted
+    return dotted.startswith(_PASSING) or (opens and "open" not in source.names.bound)
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:

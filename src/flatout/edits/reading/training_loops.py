@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["Loop", "is_without_gradients", "loops", "trains"]
+__all__ = ["Loop", "is_without_gradients", "loops", "switches_gradients", "trains"]
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.comprehension
 
@@ -48,6 +48,19 @@ def is_without_gradients(source: SourceFile, node: ast.AST) -> bool:
         if isinstance(each, Function):
             return any(_is_off(decorator) for decorator in each.decorator_list)
     return False
+
+
+def switches_gradients(project: Project) -> str:
+    """Return what switches gradients on or off at any line, not for a block alone; "" for nothing."""
+    for source, call in project.nodes(ast.Call):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        entered = name == "__enter__" and any(
+            each in ast.unparse(call) for each in (*_NO_GRADIENTS, "enable_grad", "set_grad")
+        )
+        alone = name.endswith("set_grad_enabled") and not isinstance(source.parents[call], ast.withitem)
+        if entered or alone:
+            return source.at(call, f"`{ast.unparse(call)}` switches gradients for all that follows")
+    return ""
 
 
 def _is_off(node: ast.expr) -> bool:

@@ -5,7 +5,7 @@ import ast
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.error_handlers import caught_at
+from flatout.edits.reading.error_handlers import caught_at, seen_around
 
 
 def caught(folder, text):
@@ -51,3 +51,23 @@ def test_who_goes_on(tmp_path, text):
 )
 def test_what_ends_the_script(tmp_path, text):
     assert caught(tmp_path, text) == ""
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        ("if a:", ""),
+        ("with torch.no_grad(), open(p) as f:", ""),
+        ("with torch.cuda.stream(side):", "may end an error"),
+        ("with suppress(ValueError):", "may end an error"),
+        ("with lock:", "may end an error"),
+        ("try:", "may be caught"),
+        ("class A:", "body of a class"),
+    ],
+)
+def test_what_goes_on_around_a_loop_after_an_error(tmp_path, head, reason):
+    tail = "except ValueError:\n    pass\n" if head == "try:" else ""
+    source = project_of(tmp_path, train=f"import torch\n{head}\n    for x in xs:\n        f(x)\n{tail}").script
+    loop = next(each for each in ast.walk(source.tree) if isinstance(each, ast.For))
+    found = seen_around(source, loop)
+    assert (reason in found) if reason else not found

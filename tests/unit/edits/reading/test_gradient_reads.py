@@ -5,7 +5,7 @@ import ast
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.blocks import block_of, is_plain, loads, stores
+from flatout.edits.reading.blocks import block_of, in_generator, is_plain, loads, stores
 from flatout.edits.reading.gradient_reads import gradient_hook, leaves_block, touches_gradients
 from flatout.edits.reading.optimizer_steps import owners, steps_after
 
@@ -91,3 +91,8 @@ def test_optimizers_that_step_before_the_next_pass(tmp_path):
     assert [ast.unparse(each) for each in steps] == ["one", "two"]
     assert owners(project, project.script, steps) == {"net", "head"}
     assert owners(project, project.script, [ast.parse("three", mode="eval").body]) == set()
+
+
+def test_generators_read_names_whenever_they_are_walked():
+    tree = ast.parse("a = (len(x) for _ in range(3))\nb = [y for _ in c]\nd = (e for f in z if f for g in w)")
+    assert [in_generator(tree, name) for name in ("x", "y", "z", "w", "f")] == [True, False, False, True, True]

@@ -8,7 +8,7 @@ import ast
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.training_loops import is_without_gradients, loops, trains
+from flatout.edits.reading.training_loops import is_without_gradients, loops, switches_gradients, trains
 from flatout.edits.reading.user_classes import class_around, names_below
 
 
@@ -50,6 +50,20 @@ def test_where_gradients_are_switched_off(tmp_path, text, off):
     source = project_of(tmp_path, train=text).script
     (call,) = [n for n in ast.walk(source.tree) if isinstance(n, ast.Call) and ast.unparse(n) == "here()"]
     assert is_without_gradients(source, call) is off
+
+
+@pytest.mark.parametrize(
+    ("text", "switches"),
+    [
+        ("torch.set_grad_enabled(train)", True),
+        ("torch.autograd.set_grad_enabled(False)", True),
+        ("torch.no_grad().__enter__()", True),
+        ("with torch.set_grad_enabled(train):\n    f()", False),
+        ("with torch.no_grad():\n    f()", False),
+    ],
+)
+def test_what_switches_gradients_for_all_that_follows(tmp_path, text, switches):
+    assert bool(switches_gradients(project_of(tmp_path, train=text))) is switches
 
 
 CLASSES = """

@@ -9,22 +9,11 @@ from collections.abc import Iterator
 
 from flatout.edits.reading.blocks import bound_as_words
 from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.traced_code import TRACED, TRACING_WORDS, dotted_in, words_in
 from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["torch_name", "unsuited"]
 
-_TRACED = (
-    "torch.jit", "torch.onnx", "torch.export", "torch.func", "torch.fx", "torch.compile", "torch._", "torch.vmap",
-    "torch.autograd.functional", "torch.autograd.forward_ad", "torch.overrides", "torch.utils._", "functorch",
-    "torch.nn.utils.stateless", "torch.utils.mobile_optimizer",
-    "torch.ao", "torch.quantization", "torch.distributed.pipelining",
-)  # fmt: skip
-_TRACING_WORDS = frozenset({
-    "add_graph", "compile", "make_fx", "vmap", "log_graph", "to_torchscript", "to_onnx", "torch_compile",
-    "symbolic_trace", "jit_mode_eval", "dynamo_backend", "torchdynamo", "FlopCountAnalysis", "torch_dispatch",
-    "__torch_function__", "__torch_dispatch__", "create_feature_extractor", "torch_tensorrt", "torch2trt", "openvino",
-    "nncf", "fvcore",
-})  # fmt: skip
 _OTHER_MEMORY = frozenset({
     "resize_", "resize_as_", "set_", "set_data", "t_", "squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_",
     "as_strided_", "swap_tensors", "share_memory_", "share_memory", "untyped_storage", "storage", "typed_storage",
@@ -61,12 +50,12 @@ def torch_name(source: SourceFile) -> str:
 
 
 def _said(project: Project, source: SourceFile, node: ast.AST) -> Iterator[str]:
-    for dotted in _dotted(source, node):
-        if dotted.startswith(_TRACED) and not dotted.startswith("torch.__"):
+    for dotted in dotted_in(source, node):
+        if dotted.startswith(TRACED) and not dotted.startswith("torch.__"):
             yield f"`{dotted}`: what is traced or compiled takes in nothing of NumPy's"
         if dotted.endswith(".*"):
             yield f"`from {dotted[:-2]} import *` may bind any name"
-    for word in _words(source, node):
+    for word in words_in(source, node):
         yield from _said_of(project, node, word)
     if isinstance(node, ast.keyword) and node.arg == "out":
         yield "`out=` may give a tensor other memory"
@@ -78,7 +67,7 @@ def _said(project: Project, source: SourceFile, node: ast.AST) -> Iterator[str]:
 
 def _said_of(project: Project, node: ast.AST, word: str) -> Iterator[str]:
     """Yield what is said against a name, an attribute, a keyword or a text."""
-    if word in _TRACING_WORDS:
+    if word in TRACING_WORDS:
         yield f"`{word}`: what is traced or compiled takes in nothing of NumPy's"
     is_sent = word in _SENT and "multiprocessing" in project.mentions
     if not isinstance(node, ast.Name | ast.keyword) and (word in _OTHER_MEMORY or is_sent):
@@ -105,29 +94,3 @@ def _stored(source: SourceFile, node: ast.AST) -> Iterator[str]:
         of_torch = bool(node.args) and source.names.dotted(node.args[0]).startswith(_REPLACED)
         if of_torch or (isinstance(named, ast.Constant) and str(named.value).startswith(("data", "__"))):
             yield f"`{ast.unparse(node)}` sets what is not followed"
-
-
-def _dotted(source: SourceFile, node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Attribute):
-        yield source.names.dotted(node)
-    elif isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
-
-
-def _words(source: SourceFile, node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Attribute):
-        dotted = source.names.dotted(node)
-        if node.attr != "compile" or not dotted or dotted.startswith("torch"):  # of torch's, or of a module; not re's
-            yield node.attr
-    elif isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.keyword):
-        yield node.arg or ""
-    elif isinstance(node, ast.alias):
-        yield from node.name.split(".")
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    elif isinstance(node, ast.FunctionDef):
-        yield node.name

@@ -1,38 +1,41 @@
 """Rows that the loss reads, picked before the last linear layer: `head(h[:, -1])` for `head(h)[:, -1]`.
 
 Where a cross entropy ignores targets, the rows of the others are picked: the loss is a mean over these in any case.
+The script asks whether the layer is one that computes each row by itself, with nothing that watches it, and whether the
+index, or the targets, are those of rows; all else goes as it is written.
 """
 
 import ast
 from dataclasses import dataclass
 
+from flatout.edits.cures.asked_forms import AskedForm, asked_form, unasked, with_parts
+from flatout.edits.cures.forward.asked_layers import BY_ROW, is_by_row, picks_rows
+from flatout.edits.cures.forward.counted_targets import bound_later, rows_that_count, written_between
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.attribute_values import attribute_values
-from flatout.edits.reading.blocks import is_plain, loads
+from flatout.edits.reading.blocks import block_of, is_plain
 from flatout.edits.reading.dataflow import Flow
-from flatout.edits.reading.in_place import changed_in_place
-from flatout.edits.text_changes import TextChanges, fresh_name, operand
+from flatout.edits.reading.lists.hidden_access import seen_by_name
+from flatout.edits.reading.purity.computed_uses import only_computed
+from flatout.edits.reading.purity.printed_values import is_printed
+from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["rows_before_layer"]
 
 _LINEAR = "torch.nn.Linear"
-_BY_ROW = frozenset(
-    f"torch.nn.{name}"
-    for name in ("Linear", "ReLU", "GELU", "Tanh", "Sigmoid", "SiLU", "ELU", "LeakyReLU", "LayerNorm")
-)
-_ENTROPY = "torch.nn.functional.cross_entropy"
-_FLAT = {"view": "(-1, ", "reshape": "(-1, ", "flatten": "(0, "}
-_TURNED = ("transpose(1, 2)", "transpose(-1, -2)", "transpose(-2, -1)", "permute(0, 2, 1)", "mT")
-_TAKEN = {"ignore_index", "reduction", "label_smoothing", "weight"}
+_BY_ROW = frozenset(f"torch.nn.{name}" for name in BY_ROW)
+_SIMPLE = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Return
+_APART = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp | ast.IfExp | ast.BoolOp
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """The call of a layer, and what it is given."""
+    """The call of a layer, what it is given, and whether it is a sequence of layers, or a function."""
 
     call: ast.Call
     given: ast.expr
+    kind: str  # "layer", "sequence" or "function"
 
 
 def rows_before_layer(place: EditPlace) -> WrittenEdit:
@@ -41,6 +44,14 @@ def rows_before_layer(place: EditPlace) -> WrittenEdit:
     if len(layers) != 1:
         return place.left("a single call of a linear layer is not found on this line")
     (layer,) = layers
+    against = unasked(place, layer.call, uses=("all", "getattr", "len", "type"))
+    if not against and "register_module_" in place.project.mentions:
+        against = "a hook of all modules sees what the layer is given"
+    set_ = (each for _, each in place.project.nodes(ast.Attribute) if not isinstance(each.ctx, ast.Load))
+    if not against and any(each.attr in ("forward", "__call__") for each in set_):
+        against = "what layers do is set"
+    if against:
+        return place.left(against)
     around = place.source.parents[layer.call]
     if isinstance(around, ast.Subscript) and around.value is layer.call:
         return _at_once(place, layer, around)
@@ -57,25 +68,27 @@ def rows_before_layer(place: EditPlace) -> WrittenEdit:
 def _layer(place: EditPlace, node: ast.AST) -> _Layer | None:
     if not isinstance(node, ast.Call) or not node.args or node.keywords:
         return None
+    if any(isinstance(each, ast.Starred) for each in node.args):
+        return None
     if place.source.names.dotted(node.func) == "torch.nn.functional.linear":
-        return _Layer(node, node.args[0])
+        return _Layer(node, node.args[0], "function")
     if len(node.args) != 1 or not is_plain(node.func):
         return None
     values = attribute_values(place.project, place.source, node.func)
     if not isinstance(node.func, ast.Attribute):
         values = list(Flow(place.project).origins(place.source, node.func))
-    by_row = [isinstance(each, ast.Call) and _is_by_row(place, source, each) for source, each in values]
-    return _Layer(node, node.args[0]) if by_row and all(by_row) else None
+    kinds = {_kind(place, source, each) if isinstance(each, ast.Call) else "" for source, each in values}
+    return _Layer(node, node.args[0], kinds.pop()) if len(kinds) == 1 and "" not in kinds else None
 
 
-def _is_by_row(place: EditPlace, source: object, call: ast.Call) -> bool:
-    """Return whether what a call makes is a linear layer, or a row of modules that compute each row by itself."""
+def _kind(place: EditPlace, source: object, call: ast.Call) -> str:
+    """Return what a call makes: a linear layer, or a sequence of modules that compute each row by itself."""
     found = next(each for each in place.project.sources if each is source)
     dotted = found.names.dotted(call.func)
     if dotted == "torch.nn.Sequential":
         parts = [found.names.dotted(each.func) if isinstance(each, ast.Call) else "" for each in call.args]
-        return bool(parts) and all(each in _BY_ROW for each in parts)
-    return dotted == _LINEAR
+        return "sequence" if parts and all(each in _BY_ROW for each in parts) else ""
+    return "layer" if dotted == _LINEAR else ""
 
 
 # -- rows picked by an index ------------------------------------------------------------------------------------------
@@ -84,15 +97,33 @@ def _is_by_row(place: EditPlace, source: object, call: ast.Call) -> bool:
 def _at_once(place: EditPlace, layer: _Layer, index: ast.Subscript) -> WrittenEdit:
     if not _picks_rows(index.slice):
         return place.left(f"[{ast.unparse(index.slice)}] may pick columns, too")
-    changes = TextChanges(place.source)
-    changes.replace(index, _with_rows(changes, layer, changes.text(index).removeprefix(changes.text(layer.call))))
-    return WrittenEdit(changes.done(place.project), changed=1)
+    if is_printed(place.project, place.source, index):
+        return place.left("the rows may be printed, with the name of their graph")
+    asked, when, form = _with_rows(place, layer, index)
+    return asked.put(place, when, form)
 
 
-def _with_rows(changes: TextChanges, layer: _Layer, index: str) -> str:
-    """Return the call of the layer with an index behind what it is given."""
-    others = "".join(f", {changes.text(each)}" for each in layer.call.args[1:])
-    return f"{changes.text(layer.call.func)}({operand(changes, layer.given)}{index.strip()}{others})"
+def _with_rows(place: EditPlace, layer: _Layer, index: ast.Subscript) -> tuple[AskedForm, str, str]:
+    """Return how the layer's call and the index behind it are asked about, when, and with rows picked before."""
+    items = index.slice.elts if isinstance(index.slice, ast.Tuple) else [index.slice]
+    picked_by = [each for each in items if isinstance(each, ast.Name | ast.Attribute | ast.Compare)]
+    called = layer.call.args[1:] if layer.kind == "function" else [layer.call.func]
+    wanted = ["weight", "bias"] if layer.kind == "function" else ["layer"]
+    operands = dict(zip(wanted, called, strict=False))
+    operands = {"x": layer.given, **operands} if layer.kind == "function" else {**operands, "x": layer.given}
+    operands |= {f"rows_{number}" if number else "rows": each for number, each in enumerate(picked_by)}
+    asked = asked_form(place, index, operands)
+    parts: dict[ast.expr, ast.expr] = {each: ast.Name(name, ast.Load()) for name, each in asked.operands.items()}
+    x, torch = asked.named(layer.given), asked.torch
+    when = f"{asked.is_tensor(x)} and {picks_rows(torch, x, len(items), [asked.named(each) for each in picked_by])}"
+    if layer.kind == "function":
+        when += f" and {asked.is_tensor(asked.named(called[0]))} and {asked.named(called[0])}.dim() == 2"
+    else:
+        name = asked.named(layer.call.func)
+        when = f"{is_by_row(torch, name, in_sequence=layer.kind == 'sequence')} and {when}"
+    form = with_parts(layer.call, parts)
+    form.args = [ast.Subscript(form.args[0], with_parts(index.slice, parts), ast.Load()), *form.args[1:]]
+    return asked, when, ast.unparse(form)
 
 
 def _picks_rows(node: ast.expr) -> bool:
@@ -109,7 +140,7 @@ def _later(place: EditPlace, layer: _Layer, name: str) -> WrittenEdit:
     scope = place.source.scope(place.statement)
     nodes = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == name]
     reads = [node for node in nodes if isinstance(node.ctx, ast.Load)]
-    if len(reads) + 1 != len(nodes) or not reads:
+    if len(reads) + 1 != len(nodes) or not reads or any(place.source.scope(each) is not scope for each in reads):
         return place.left(f"{name} is bound at several places, or read at none of this function")
     cuts = [place.source.parents[each] for each in reads]
     first = cuts[0]
@@ -118,103 +149,49 @@ def _later(place: EditPlace, layer: _Layer, name: str) -> WrittenEdit:
         for each, read in zip(cuts, reads, strict=True)
     )
     if not isinstance(first, ast.Subscript) or not same:
-        return _before_entropy(place, layer, name, reads)
+        return rows_that_count(place, layer.call, layer.kind, name, reads)
     if not _picks_rows(first.slice):
         return place.left(f"[{ast.unparse(first.slice)}] may pick columns, too")
-    moved = _bound_later(place, scope, [first.slice])
+    moved = bound_later(place, scope, [first.slice])
     if moved:
         return place.left(f"{moved} is bound or changed behind this line")
+    in_order = sorted((each for each in cuts if isinstance(each, ast.Subscript)), key=_place)
+    against = seen_by_name(place.project, name) or _kept_apart(place, in_order)
+    if against:
+        return place.left(against)
+    whole = ast.copy_location(ast.Subscript(layer.call, first.slice, ast.Load()), layer.call)
+    asked, when, form = _with_rows(place, layer, whole)
     changes = TextChanges(place.source)
-    changes.replace(layer.call, _with_rows(changes, layer, f"[{changes.text(first.slice)}]"))
-    for each in cuts:
-        assert isinstance(each, ast.Subscript)
+    changes.replace(layer.call, asked.text(changes, when, form))
+    for each in in_order:
         changes.replace(each, name)
-    return WrittenEdit(changes.done(place.project), changed=1)
+    return asked.done(place, changes)
 
 
-def _bound_later(place: EditPlace, scope: ast.AST, moved: list[ast.expr]) -> str:
-    """Return a name in what is worked out earlier than before that is not what it will be; "" if there is none."""
-    for name in sorted(loads(moved)):
-        stored = [
-            n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
-        ]
-        later = any(each.lineno >= place.statement.lineno for each in stored)
-        if later or changed_in_place([scope], name):
-            return name
-    return ""
+def _place(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
 
 
-# -- rows whose targets are ignored -----------------------------------------------------------------------------------
-
-
-def _before_entropy(place: EditPlace, layer: _Layer, name: str, reads: list[ast.Name]) -> WrittenEdit:
-    """Pick the rows whose targets count, where one cross entropy is all that reads the outputs."""
-    loss = next((each for each in place.source.above(reads[0]) if _entropy(place, each) is not None), None)
-    found = _entropy(place, loss) if loss is not None else None
-    if not isinstance(loss, ast.Call) or found is None or any(loss not in place.source.above(each) for each in reads):
-        return place.left(f"{name} is read for more than rows picked by one index, or one cross entropy")
-    if not is_plain(layer.given):
-        return place.left("what the layer is given has no name")
-    outputs, targets = loss.args
-    flat = _flat(outputs, name)
-    target = _flat_targets(targets) if flat else None
-    if not flat or target is None:
-        return place.left(f"{ast.unparse(loss)} is not given all rows with a target for each")
-    moved = _bound_later(place, place.source.scope(place.statement), [target])
-    if moved:
-        return place.left(f"{moved} is bound or changed behind this line")
-    changes, given = TextChanges(place.source), ast.unparse(layer.given)
-    goals, counts = (fresh_name(place.source, wanted) for wanted in ("targets", "counts"))
-    changes.before(place.statement, f"{goals} = {ast.unparse(target)}.reshape(-1)", f"{counts} = {goals} != {found}")
-    changes.replace(layer.given, f"{given}.reshape(-1, {given}.size(-1))[{counts}]")
-    changes.replace(outputs, name)
-    changes.replace(targets, f"{goals}[{counts}]")
-    return WrittenEdit(changes.done(place.project), changed=1)
-
-
-def _entropy(place: EditPlace, node: ast.AST) -> str | None:
-    """Return which targets a cross entropy ignores, None for other calls, and where it gives a loss for each row."""
-    if not isinstance(node, ast.Call) or len(node.args) != 2:
-        return None
-    if place.source.names.dotted(node.func) == _ENTROPY:
-        return _ignored(node.keywords)
-    if node.keywords or not is_plain(node.func):
-        return None
-    made = [each for _, each in attribute_values(place.project, place.source, node.func)]
-    if not isinstance(node.func, ast.Attribute):
-        made = [call for _, call in Flow(place.project).origins(place.source, node.func)]
-    names = [ast.unparse(each.func) for each in made if isinstance(each, ast.Call)]
-    if not made or len(names) != len(made) or any(not each.endswith("CrossEntropyLoss") for each in names):
-        return None
-    ignored = [_ignored(each.keywords) for each in made if isinstance(each, ast.Call) and not each.args]
-    return f"{ast.unparse(node.func)}.ignore_index" if len(ignored) == len(made) and None not in ignored else None
-
-
-def _ignored(keywords: list[ast.keyword]) -> str | None:
-    named = {each.arg or "**": each.value for each in keywords}
-    reduction = named.get("reduction")
-    if named.keys() - _TAKEN or (reduction is not None and ast.unparse(reduction) not in ("'mean'", "'sum'")):
-        return None
-    return ast.unparse(named.get("ignore_index", ast.Constant(-100)))
-
-
-def _flat(node: ast.expr, name: str) -> bool:
-    """Return whether a loss is given all rows of `name`: one after the other, or with the classes second."""
-    text = ast.unparse(node).replace(" ", "").removeprefix(name)
-    if text == "" or text.removeprefix(".") in [each.replace(" ", "") for each in _TURNED]:
-        return True
-    method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
-    begins = f".{method}{_FLAT.get(method, '?')}".replace(" ", "")
-    return text.startswith(begins) and (method != "flatten" or text in (f"{begins}1)", f"{begins}-2)"))
-
-
-def _flat_targets(node: ast.expr) -> ast.expr | None:
-    """Return the targets, where a loss is given all of them."""
-    flat = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and flat:
-        given = [ast.unparse(each) for each in node.args]
-        whole = (node.func.attr in ("view", "reshape") and given == ["-1"]) or (
-            node.func.attr == "flatten" and not given
-        )
-        node = node.func.value if whole else node
-    return node if is_plain(node) else None
+def _kept_apart(place: EditPlace, cuts: list[ast.Subscript]) -> str:
+    """Return why the rows may not be picked once, where the layer is: read elsewhere, seldom, or written to; or ""."""
+    source = place.source
+    if any(not isinstance(each.ctx, ast.Load) for each in cuts):
+        return "the rows that are picked are written to"
+    if any(is_printed(place.project, source, each) for each in cuts):
+        return "the rows may be printed, with the name of their graph"
+    if any(isinstance(each, ast.Attribute | ast.Call) for each in ast.walk(cuts[0].slice)):
+        return f"[{ast.unparse(cuts[0].slice)}] may be others when the layer is called"
+    around = {*source.above(place.statement)}
+    for cut in cuts:
+        turns = [each for each in source.above(cut) if isinstance(each, ast.For | ast.While) and each not in around]
+        if turns:
+            return "the rows are picked in a loop behind this line"
+    if not all(only_computed(place.project, source, each) for each in cuts[:-1]):
+        return "rows that are picked several times may be written to"
+    block = block_of(source, place.statement)
+    first = next((each for each in (cuts[0], *source.above(cuts[0])) if each in block), None)
+    between = block[block.index(place.statement) + 1 : block.index(first)] if isinstance(first, ast.stmt) else []
+    apart = [each for each in source.above(cuts[0]) if isinstance(each, _APART) and each not in around]
+    if not isinstance(first, _SIMPLE) or apart or not all(isinstance(each, _SIMPLE) for each in between):
+        return "the rows are not picked each time that the layer is called"
+    return written_between(place, between)

@@ -1,17 +1,29 @@
-"""Padding that ends every row of a batch, cut off where a model begins to compute, as its own mask says."""
+"""Padding that ends every row of a batch, cut off where a model begins to compute, as its own masks say.
+
+Only of a `forward` whose outputs are proven not to depend on padding (`padded_rows`). A position is cut off where all
+masks of the source say that it is padding, in every row.
+"""
 
 import ast
 from dataclasses import dataclass
 
+from flatout.edits.cures.forward.padded_rows import PaddedRows, Unproven
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.attribute_values import attribute_values
 from flatout.edits.reading.dataflow import Flow
 from flatout.edits.reading.gradient_flow import last_name
+from flatout.edits.reading.lists.hidden_access import is_of_python
+from flatout.edits.reading.purity.own_meanings import own_operator
+from flatout.edits.reading.purity.steady_conditions import module_name
+from flatout.edits.reading.purity.traced_code import traced_by
 from flatout.edits.reading.source_file import Function, SourceFile
+from flatout.edits.reading.user_classes import names_below
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit, with_import
 
 __all__ = ["cut_to_longest"]
+
+_SET = ("p", "dropout", "forward", "__class__", "training")  # what layers do otherwise, where it is set
 
 
 @dataclass(frozen=True)
@@ -33,25 +45,68 @@ def cut_to_longest(place: EditPlace) -> WrittenEdit:
         return place.left(f"no argument of {source.shown}:{forward.lineno} forward() says which positions are padding")
     if forward.args.vararg or forward.args.kwarg:
         return place.left("forward() takes any number of arguments")
-    names = [each.arg for each in (*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs)][1:]
-    docstring = isinstance(forward.body[0], ast.Expr) and isinstance(forward.body[0].value, ast.Constant)
-    if docstring and len(forward.body) == 1:
-        return place.left("forward() does nothing")
+    against = _seen_by(place, source, forward)
+    if against:
+        return place.left(against)
+    try:
+        proof = PaddedRows(place.project, source, forward)
+    except Unproven as error:
+        return place.left(f"{source.shown}:{forward.lineno}: {error}")
+    if not proof.counts:
+        return place.left(f"no mask of {source.shown}:{forward.lineno} forward() says which positions are padding")
     changes = TextChanges(source)
-    counts, length = fresh_name(source, "counts"), fresh_name(source, "length")
-    alike = f"torch.is_tensor(each) and each.shape[:2] == {mask.argument}.shape"
-    changes.before(
-        forward.body[1] if docstring else forward.body[0],
-        f"if self.training and torch.is_tensor({mask.argument}) and {mask.argument}.dim() == 2:",
-        f"    {counts} = ({mask.counts}).any(0)",
-        f"    {length} = max(1, int(({counts} * torch.arange(1, len({counts}) + 1, device={counts}.device)).max()))",
-        f"    {', '.join(names)}{',' if len(names) == 1 else ''} = (",
-        f"        each[:, :{length}] if {alike} else each",
-        f"        for each in ({', '.join(names)}{',' if len(names) == 1 else ''})",
-        "    )",
-    )
+    docstring = isinstance(forward.body[0], ast.Expr) and isinstance(forward.body[0].value, ast.Constant)
+    changes.before(forward.body[1] if docstring else forward.body[0], *_cut(source, _torch_in(source), proof))
     at = place.project.sources.index(source)
     return WrittenEdit(with_import(changes.done(place.project), at, "torch"), changed=1)
+
+
+def _torch_in(source: SourceFile) -> str:
+    """Return what a file calls torch, or would."""
+    return module_name(source, "torch") or "torch"
+
+
+def _cut(source: SourceFile, torch: str, proof: PaddedRows) -> list[str]:
+    """Return the lines that cut the arguments to the longest row."""
+    counts, length = fresh_name(source, "counts"), fresh_name(source, "length")
+    first, *others = proof.words
+    asked = [f"{proof.root}.training and type({first}) is {torch}.Tensor"]
+    asked += [f"{first}.dim() == 2 and {first}.numel() and not {first}.is_meta"]
+    asked += [f"type({each}) is {torch}.Tensor and {each}.shape == {first}.shape" for each in others]
+    asked += [f"{each}.device == {first}.device" for each in others]
+    asked += [f"{each}.dtype is {torch}.bool" for each in proof.flags]
+    either = " | ".join(f"({each})" for each in proof.counts) if len(proof.counts) > 1 else proof.counts[0]
+    numbers = f"{torch}.arange(1, len({counts}) + 1, device={counts}.device)"
+    return [
+        "if (",
+        *(f"    {'and ' if number else ''}{each}" for number, each in enumerate(asked)),
+        "):",
+        f"    {counts} = ({either}).any(0)",
+        f"    {length} = max(1, int(({counts} * {numbers}).max()))",
+        *(f"    {each} = {each}[:, :{length}]" for each in proof.words),
+    ]
+
+
+def _seen_by(place: EditPlace, source: SourceFile, forward: Function) -> str:
+    """Return what might see shorter batches, or make another thing of the layers; "" for nothing."""
+    traced = traced_by(place.project, compiled=True)
+    if traced:
+        return f"{traced}: what is traced has the length that it was traced with"
+    if not is_of_python(source, "int", "len", "max", "type"):
+        return "a name of Python's own stands for something else in this file"
+    owner = source.parents[forward]
+    if not isinstance(owner, ast.ClassDef) or [source.names.dotted(each) for each in owner.bases] != [
+        "torch.nn.Module"
+    ]:
+        return "the class of forward() is made from others"
+    if names_below(place.project, owner.name) != {owner.name} or forward.decorator_list or owner.decorator_list:
+        return "forward() is decorated, or its class has others below it"
+    for where, node in place.project.nodes(ast.Attribute, ast.FunctionDef):
+        name = node.attr if isinstance(node, ast.Attribute) else node.name
+        is_set = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and name in _SET
+        if "hook" in name or is_set or name in ("__getattr__", "__getattribute__", "__call__"):
+            return where.at(node, f"`{name}` may see the batches, or change the layers")
+    return own_operator(place.project)
 
 
 def _forward(place: EditPlace) -> tuple[SourceFile, Function] | None:

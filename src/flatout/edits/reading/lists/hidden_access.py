@@ -10,7 +10,7 @@ from flatout.edits.reading.called_functions import name_called
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["hidden_access", "is_of_python"]
+__all__ = ["hidden_access", "is_of_python", "seen_by_name"]
 
 # Frames, cells, what the garbage collector knows, patches, and compilers with rules of their own.
 _REACHING = re.compile(
@@ -23,6 +23,7 @@ _CODE_AS_TEXT = ("eval", "exec", "globals", "locals", "__import__")
 _QUERIES = ("eval", "evaluate", "exec", "query")  # methods of libraries that look into the frame of who calls them
 _SPACES = ("dir", "vars")
 _READING = ("copy", "get", "items", "keys", "values")
+_COMPILERS = ("export", "fullgraph", "jit")
 _PATCHED = ("collections", "math", "random")
 _METACLASSES = ("ABCMeta", "EnumMeta", "EnumType")  # types by them are compared and hashed as ever
 _DECORATORS = ("contextlib.contextmanager", "torch.inference_mode", "torch.no_grad")
@@ -52,6 +53,26 @@ def hidden_access(project: Project, source: SourceFile, function: Function) -> s
         if isinstance(node, ast.Call) and name_called(node) in _QUERIES and (node.args or node.keywords):
             return f"{ast.unparse(node.func)}()"
     return next(_of_project(project), "")
+
+
+def seen_by_name(project: Project, variable: str) -> str:
+    """Return what may read a variable of a function without naming it in code, "" for nothing."""
+    reaching = _REACHING.search(project.mentions)
+    if reaching is not None and reaching.group() not in _COMPILERS:
+        return f"`{reaching.group()}` may read {variable}"
+    for source, node in project.nodes(ast.Name):
+        is_read = node.id in _CODE_AS_TEXT or (node.id in _SPACES and not _is_of_one(source, node))
+        if is_read and node.id not in source.names.bound:
+            return f"`{node.id}` may read {variable}"
+    calls = (each for _, each in project.nodes(ast.Call))
+    queries = (each for each in calls if isinstance(each.func, ast.Attribute) and each.func.attr in ("eval", "query"))
+    return next((f"`{ast.unparse(each.func)}` may read {variable}" for each in queries if each.args), "")
+
+
+def _is_of_one(source: SourceFile, name: ast.Name) -> bool:
+    """Return whether `vars` or `dir` is asked about one object."""
+    call = source.parents[name]
+    return isinstance(call, ast.Call) and call.func is name and len(call.args) == 1
 
 
 def _of_project(project: Project) -> Iterator[str]:

@@ -5,7 +5,7 @@ import ast
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.lists.hidden_access import hidden_access, is_of_python
+from flatout.edits.reading.lists.hidden_access import hidden_access, is_of_python, seen_by_name
 
 
 def found(folder, before="", inside="pass", decorator="", **others):
@@ -75,3 +75,20 @@ def test_queries_of_libraries_read_the_variables_of_who_calls_them(tmp_path, cal
 )  # fmt: skip
 def test_names_of_python(tmp_path, text, is_python):
     assert is_of_python(project_of(tmp_path, train=text + "\n").script, "set", "len") is is_python
+
+
+@pytest.mark.parametrize(
+    ("text", "is_seen"),
+    [
+        ("print(locals())", True),
+        ("exec(code)", True),
+        ("show = eval", True),
+        ("a = vars()", True),
+        ("frame.query('a > 3')", True),
+        ("import inspect\ninspect.currentframe()", True),
+        ("print(vars(args)); model.eval()", False),
+        ("import torch\ntorch.jit.script(f)", False),
+    ],
+)
+def test_what_reads_a_variable_without_its_name(tmp_path, text, is_seen):
+    assert bool(seen_by_name(project_of(tmp_path, train=text), "total")) is is_seen

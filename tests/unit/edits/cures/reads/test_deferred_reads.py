@@ -38,7 +38,11 @@ def test_a_sum_is_made_of_kept_values_where_it_is_read(tmp_path):
     text = TRAINS.replace("total, seen, shown = 0.0, [], []", "shown = []")
     after, left = made(tmp_path, text)
     assert left == ""
-    assert "        reads.append(loss.detach().clone())\n        if len(reads) == 64:\n" in after
+    like = "(loss.shape, loss.dtype, loss.device,)"
+    assert f"        if type(loss) is torch.Tensor and reads_like == {like}:\n            reads.append(loss.d" in after
+    assert "            reads.append(loss.detach().clone())\n        else:\n            for read in reads:\n" in after
+    assert "            reads.clear()\n            total += loss.item()\n            reads_like = " in after
+    assert "        if len(reads) == 64:\n" in after
     assert "        if step % 7 == 6:\n            for read in reads:\n                total += read.item()\n" in after
     assert "    for read in reads:\n        total += read.item()\n    reads.clear()\n    return" in after
     same_results(text, after, "found")
@@ -164,3 +168,139 @@ found = [torch.tensor(history["loss"])]
     assert left == ""
     assert "    reads.clear()\n    print(sum" in after
     same_results(text, after, "found")
+
+
+KINDS = """\
+import math, contextlib
+import torch
+import numpy as np
+class Meter:
+    def item(self):
+        return 4.5
+def run(values, limit=3):
+    shown = []
+    sizes = []
+    total = 0.0
+    for turn, value in enumerate(values):
+        total += value.item()  # <<
+        shown.append(turn)
+    return total
+def tried(values):
+    try:
+        return [torch.tensor(float(run(values)))]
+    except (RuntimeError, AttributeError) as error:
+        return [torch.zeros(len(type(error).__name__))]
+one = torch.tensor(1.5)
+"""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "[one, np.float32(2.5), one, one]",
+        "[Meter(), one, one, Meter()]",
+        "[one, one, one.double(), one.half(), one.view(1), one.view(1, 1), torch.tensor(True)]",
+        "[one, one, 3.0]",
+        "[one, one, torch.ones(3)]",
+        "[torch.nn.Parameter(one), one]",
+    ],
+)
+def test_what_is_read_may_be_anything_that_has_the_method(tmp_path, values):
+    text = f"{KINDS}found = tried({values})\n"
+    after, left = made(tmp_path, text)
+    assert left == ""
+    same_results(text, after, "found")
+
+
+def test_an_error_comes_before_what_the_script_does_next(tmp_path):
+    text = (
+        KINDS.replace("value.item()", "(value.cpu() + value[:2].cpu() * 0).sum().item()")
+        + """
+done = []
+def stream():
+    for size in (2, 2, 2, 5, 2, 2):
+        done.append(size)
+        yield torch.ones(size)
+tried(stream())
+found = [torch.tensor(done)]
+"""
+    )
+    after, left = made(tmp_path, text)
+    assert left == ""
+    same_results(text, after, "found")
+
+
+@pytest.mark.parametrize("read", ["weight.detach().cpu()", "weight.detach().numpy()", "weight.cpu()"])
+def test_memory_of_the_cpu_stays_shared_with_what_was_added(tmp_path, read):
+    text = f"""\
+import torch
+@torch.no_grad()
+def follow(weight):
+    history = []
+    for k in range(4):
+        weight += k
+        history.append({read})  # <<
+    return history
+found = [torch.as_tensor(each) for each in follow(torch.zeros(2))]
+"""
+    after, left = made(tmp_path, text)
+    assert left == ""
+    same_results(text, after, "found")
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "reason"),
+    [
+        ("", "total += math.exp(value.item())", "may do more than compute"),
+        ("", "total += math.log(value.item() + 1)", "may do more than compute"),
+        ("", "total += 1 / value.item()", "may fail"),
+        ("", "total += 2 ** value.item()", "may fail"),
+        ("", "total /= value.item()", "may fail"),
+        ("", "total += int(value.item())", "may do more than compute"),
+        ("", "total += round(value.item())", "may do more than compute"),
+        ("", "sizes.append(np.random.poisson(value.item()))", "may do more than compute"),
+        ("", "sizes.append(torch.tensor(value.item()))", "may do more than compute"),
+        ("", "sizes.append(value.cpu().clamp_(0).sum().item())", "may do more than compute"),
+        ("put = sizes.append", "sizes.append(value.item())", "may keep it"),
+        ("sizes = {'a': []}; inner = sizes.get('a')", "sizes['a'].append(value.item())", "may keep it"),
+        ("sizes = {'a': []}; inner = sizes[limit]", "sizes['a'].append(value.item())", "may keep it"),
+        ("sizes = dict(a=shown)", "sizes['a'].append(value.item())", "not made in this function"),
+        ("np.seterr(all='raise')", "sizes.append(np.log(value.item()))", "may do more than compute"),
+        ("later = (total for _ in shown)", "total += value.item()", "read by a generator"),
+        ("print(vars())", "total += value.item()", "`vars` may read total"),
+    ],
+)
+def test_what_may_fail_later_or_is_reached_by_other_names_is_left(tmp_path, before, line, reason):
+    text = KINDS.replace("    sizes = []\n", f"    sizes = []\n    {before or 'pass'}\n")
+    after, left = made(tmp_path, text.replace("total += value.item()", line))
+    assert after == ""
+    assert reason in left
+
+
+@pytest.mark.parametrize("around", ["contextlib.suppress(ValueError)", "Meter()", "lock, torch.no_grad()"])
+def test_a_context_around_the_loop_that_may_end_errors_is_left(tmp_path, around):
+    text = (
+        f"{KINDS}with {around}:\n    total = 0\n    for k in range(3):\n"
+        f"        total += one.item()  # <<\nprint(total)\n"
+    )
+    after, left = made(tmp_path, text.replace("value.item()  # <<", "value.item()"))
+    assert after == ""
+    assert "may end an error" in left
+
+
+def test_streams_of_the_device_are_left(tmp_path):
+    text = KINDS + "side = torch.cuda.Stream()\n"
+    assert "what is read later may not be there" in made(tmp_path, text)[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "line"), [("total", "total += value.item()"), ("sizes", "sizes.append(value.item())")]
+)
+def test_what_may_be_given_to_the_function_is_left(tmp_path, given, line):
+    made_here = "total = 0.0" if given == "total" else "sizes = []"
+    text = KINDS.replace("limit=3", f"{given}=None").replace(
+        f"    {made_here}\n", f"    if not {given}:\n        {made_here}\n"
+    )
+    after, left = made(tmp_path, text.replace("total += value.item()", line))
+    assert after == ""
+    assert "may be given to this function" in left or "may keep it" in left
