@@ -28,11 +28,44 @@ _Call = tuple[int, CodeType, int]
 """A call that is being made: of which frame, in which code, at which place."""
 
 
-class DeferredWriter(io.BufferedWriter):
-    """Writes to a file that is open, as its base class does, but for when it does."""
+class _EndingWriter(io.BufferedWriter):
+    """A writer whose text waits no more once somebody asks for what cannot be told then."""
 
     _ends = False  # text waits no more
-    _waits = _syncs = False
+    _waits = _appends = False
+
+    def settle(self) -> None:
+        """Write what waits."""
+        raise NotImplementedError
+
+    @property
+    def raw(self) -> Any:  # type: ignore[override]
+        """The layer below, with everything written."""
+        self._end()
+        return super().raw
+
+    def detach(self) -> Any:
+        """Give up the layer below, with everything written."""
+        self._end()
+        return super().detach()
+
+    def seek(self, place: int, whence: int = 0, /) -> int:
+        """Go to a place; what is appended goes elsewhere, so that `tell` is right only once that is written."""
+        found = super().seek(place, whence)
+        self._ends = self._ends or (self._appends and whence != os.SEEK_END)
+        return found
+
+    def _end(self) -> None:
+        """Write what waits, and let nothing wait from now on."""
+        self._ends = True
+        if self._waits:
+            self.settle()
+
+
+class DeferredWriter(_EndingWriter):
+    """Writes to a file that is open, as its base class does, but for when it does."""
+
+    _syncs = False
     _asked: _Call | None = None  # the call that asked for the descriptor last
     _file: TextFile | None = None
 
@@ -63,12 +96,6 @@ class DeferredWriter(io.BufferedWriter):
             super().flush()
         else:
             self._begin()
-
-    def seek(self, place: int, whence: int = 0, /) -> int:
-        """Go to a place; what is appended goes elsewhere, so that `tell` is right only once that is written."""
-        found = super().seek(place, whence)
-        self._ends = self._ends or (self._appends and whence != os.SEEK_END)
-        return found
 
     def settle(self) -> None:
         """Write what waits.
@@ -150,23 +177,6 @@ class DeferredWriter(io.BufferedWriter):
         self._asked = id(frame), frame.f_code, frame.f_lasti
         _by_number[number] = self
         return number
-
-    @property
-    def raw(self) -> Any:  # type: ignore[override]
-        """The layer below, with everything written."""
-        self._end()
-        return super().raw
-
-    def detach(self) -> Any:
-        """Give up the layer below, with everything written."""
-        self._end()
-        return super().detach()
-
-    def _end(self) -> None:
-        """Write what waits, and let nothing wait from now on."""
-        self._ends = True
-        if self._waits:
-            self.settle()
 
     def _begin(self) -> None:
         assert self._file is not None
