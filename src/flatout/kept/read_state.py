@@ -5,6 +5,7 @@ an object count the attributes that some of the code reads, whatever else it hol
 What cannot be followed to its end is a reason to keep nothing.
 """
 
+import abc
 import argparse
 import collections
 import enum
@@ -149,11 +150,10 @@ class ReadState:
             if not plain or value.device.type != "cpu" or value.is_inference():
                 self._refuse(f"{what} is a tensor of a kind that is not watched")
                 return
+            self._beside_numbers(what, weakref.ref(value))
         ref, before = weakref.ref(value), _form(value)
         self._checks.append(lambda: "" if _form(ref()) == before else what)  # before its memory is looked at
         self._arrays.append((what, value))
-        if isinstance(value, torch.Tensor):
-            self._beside_numbers(what, ref)
 
     def _beside_numbers(self, what: str, ref: "weakref.ref[torch.Tensor]") -> None:
         """Follow what a tensor has besides its numbers: attributes that somebody has set on it, and its gradient."""
@@ -269,6 +269,9 @@ class ReadState:
         self._checks.append(
             lambda: "" if kind.__mro__ is order and (kind.__name__, kind.__qualname__) == named else what
         )
+        if isinstance(kind, abc.ABCMeta):  # classes may be registered with it, which is seen nowhere else
+            token = abc.get_cache_token()
+            self._checks.append(lambda: "" if abc.get_cache_token() == token else what)
         for base in order:
             if not is_own(module_of(base)):
                 continue

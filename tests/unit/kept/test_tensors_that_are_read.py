@@ -4,6 +4,7 @@ Covers flatout.kept.tensor_methods, flatout.kept.read_state, flatout.kept.observ
 flatout.watch.memory.buffers through it.
 """
 
+import abc
 import warnings
 
 import numpy as np
@@ -146,3 +147,26 @@ def test_a_frozen_module_whose_tensors_have_more_than_numbers(change):
     assert kept.passes(batches) > 0, kept.left
     change(kept.module.shift)
     assert kept.passes(batches, times=1) == 0
+
+
+class Shape(abc.ABC):  # noqa: B024 - others are registered with it
+    """Of which others may say that they are one, at any time."""
+
+
+class Square:
+    pass
+
+
+SQUARE = Square()
+
+
+def is_shape():
+    return [isinstance(SQUARE, Shape), tables.slow(1)]
+
+
+def test_a_class_that_is_registered_with_another_one_is_of_its_kind():
+    kept = Kept(is_shape)
+    assert kept.again() == 4, kept.left
+    Shape.register(Square)
+    assert kept.again(times=1) == 0
+    assert kept.call()[0] is True
