@@ -55,6 +55,12 @@ class _EndingWriter(io.BufferedWriter):
         self._ends = self._ends or (self._appends and whence != os.SEEK_END)
         return found
 
+    def truncate(self, size: int | None = None, /) -> int:
+        """Cut the file; what is appended then begins elsewhere than this handle is."""
+        found = super().truncate(size)
+        self._ends = self._ends or self._appends
+        return found
+
     def _end(self) -> None:
         """Write what waits, and let nothing wait from now on."""
         self._ends = True
