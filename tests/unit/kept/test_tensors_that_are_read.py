@@ -149,6 +149,19 @@ def test_a_frozen_module_whose_tensors_have_more_than_numbers(change):
     assert kept.passes(batches, times=1) == 0
 
 
+class Padded(Encoder):
+    def forward(self, x):
+        return super().forward(x) * getattr(x, "length", 1.0)
+
+
+def test_a_batch_with_an_attribute_of_its_own_is_not_told_by_its_rows():
+    kept, batch = KeptEncoder(Padded()), images(8)
+    kept.passes([batch])
+    for length in (2.0, 3.0):
+        batch.length = length
+        assert kept.call(batch).equal(kept.module(batch))
+
+
 class Shape(abc.ABC):  # noqa: B024 - others are registered with it
     """Of which others may say that they are one, at any time."""
 
