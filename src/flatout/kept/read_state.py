@@ -30,7 +30,6 @@ __all__ = ["ReadState"]
 
 _LEAVES = (bool, int, float, complex, str, bytes, type(None))
 _PLACES = ("_parameters", "_buffers", "_modules")
-_GRADIENTS = frozenset({"grad", "_grad"})
 _MOST = 4096  # items of all containers
 _ABSENT, _GONE = object(), object()
 
@@ -158,7 +157,7 @@ class ReadState:
     def _beside_numbers(self, what: str, ref: "weakref.ref[torch.Tensor]") -> None:
         """Follow what a tensor has besides its numbers: attributes that somebody has set on it, and its gradient."""
         self._named(lambda: _dict_of(ref()), self._names, f"{what}.{{}}")
-        if not self._names & _GRADIENTS:
+        if "grad" not in self._names:
             return
         held = _hold(gradient_of(ref()))
         self._checks.append(lambda: "" if gradient_of(ref()) is held() else f"{what}.grad")
