@@ -99,6 +99,7 @@ class DeferredWriter(_EndingWriter):
         if self._waits and not self._ends:
             return
         if self._ends or not self._may_wait():
+            self._follow()
             super().flush()
         else:
             self._begin()
@@ -169,6 +170,7 @@ class DeferredWriter(_EndingWriter):
                     self._behind.add(self._file)
         finally:
             try:
+                self._follow()
                 super().close()
             finally:
                 if is_open and self._file is not None:
@@ -183,6 +185,11 @@ class DeferredWriter(_EndingWriter):
         self._asked = id(frame), frame.f_code, frame.f_lasti
         _by_number[number] = self
         return number
+
+    def _follow(self) -> None:
+        """In a forked process: write only once the other one has written what it had before."""
+        if self._file is not None and self._behind.is_forked:
+            self._behind.wait(self._file.places[0])
 
     def _begin(self) -> None:
         assert self._file is not None
