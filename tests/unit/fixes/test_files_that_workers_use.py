@@ -5,9 +5,12 @@ Modules: flatout.fixes.text_files.shared_places.
 
 import contextlib
 import mmap
+import multiprocessing
 import os
+from types import SimpleNamespace
 
 import pytest
+import torch
 from tests.unit.fixes.training import under
 
 from flatout.fixes.text_files import shared_places, write_behind
@@ -93,6 +96,18 @@ def test_workers_find_what_was_flushed_before_they_were_asked(text, workdir, mon
                 assert not process.site.failure
                 assert process.site.hits["written later"] > 0
     assert results[0] == results[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "ends"), [("fork", False), ("spawn", True)])
+def test_a_worker_that_is_not_forked_ends_the_waiting(way, ends, monkeypatch):
+    worker = multiprocessing.get_context(way).Process(target=torch.utils.data._utils.worker._worker_loop)
+    monkeypatch.setattr(
+        type(worker), "_Popen", staticmethod(lambda process: SimpleNamespace(sentinel=0, poll=lambda: 0))
+    )
+    with under("buffered-files") as process:
+        worker.start()
+        assert bool(process.site.failure) is ends
 
 
 def test_a_file_is_noted_and_who_waits_for_it_is_told_of(monkeypatch):
