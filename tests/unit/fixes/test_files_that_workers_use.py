@@ -125,6 +125,13 @@ def test_a_file_is_noted_and_who_waits_for_it_is_told_of(monkeypatch):
     assert places.remove("3:4") and not places.remove("3:4")
 
 
+def test_bytes_of_two_files_side_by_side_are_no_file():
+    places = SharedPlaces()
+    places.add("1:2")
+    assert "1:2" in places
+    assert "2:0" not in places  # the number of one, and that nobody waits for it
+
+
 def test_there_is_room_for_many_files_and_not_for_more():
     places, number = SharedPlaces(), 0
     while places.add(f"7:{number + 1}"):

@@ -63,7 +63,10 @@ class SharedPlaces:
 
     def _found(self, place: str) -> int:
         """Return where a file stands in memory, as whichever process has noted it."""
-        return self._page.find(_packed(place), _WORD.size)
+        at = self._page.find(_packed(place), _WORD.size)
+        while at >= 0 and (at - _WORD.size) % _SLOT:  # bytes of two files, side by side
+            at = self._page.find(_packed(place), at + 1)
+        return at
 
 
 class PlacesOfParent(dict[str, Any]):
