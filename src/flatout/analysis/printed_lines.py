@@ -42,6 +42,12 @@ _TIMED_AFTER = re.compile(
 _OTHERS_EACH_TIME = re.compile(f"{_TIMED_WORD.pattern}|[/\\\\]\\w", re.IGNORECASE)  # words of times, paths
 
 _WORDS = frozenset({"None", "True", "False"})
+_SETTING = re.compile(r"[A-Za-z_]\w*['\"]?\s*[:=]\s*\Z")
+_OF_FIXES = re.compile(  # settings that other ones than the script's may have: `fused: None`, `benchmark=True`
+    r"fused|foreach|capturable|differentiable|benchmark|tf32|compile|channels_last|persistent|pin|block|cudnn|amp|autocast"
+    r"|enabled|jit|inplace|sparse|worker|dynamic",
+    re.IGNORECASE,
+)
 _GAP = "\0"  # stands in a line's text where a number was
 _ROUNDED, _ROUNDED_TO, _COUNTED = 0.05, 0.02, 2.0  # differences that other rounding may make: share, number, count
 
@@ -120,12 +126,20 @@ def _columns(template: str, printed: Sequence[Sequence[_Line]]) -> list[int]:
     num = min(len(lines) for lines in printed)
     if num == 0 or any(len(lines) > num + 1 for lines in printed):
         return []
-    timed = _timed(template)
+    timed, parts = _timed(template), template.split(_GAP)
     return [
         column
         for column in range(len(timed))
-        if not timed[column] and all(len({lines[row][2][column] for lines in printed}) == 1 for row in range(num))
+        if not timed[column]
+        and not (_is_of_fixes(parts[column]) and printed[0][0][2][column] in _WORDS)
+        and all(len({lines[row][2][column] for lines in printed}) == 1 for row in range(num))
     ]
+
+
+def _is_of_fixes(before: str) -> bool:
+    """Return whether a value stands behind the name of a setting that a fix may change."""
+    name = _SETTING.search(before)
+    return name is not None and _OF_FIXES.search(name.group()) is not None
 
 
 def _timed(template: str) -> list[bool]:

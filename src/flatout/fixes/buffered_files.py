@@ -138,11 +138,17 @@ def _listing(behind: "WriteBehind", original: Callable[..., Any]) -> Callable[..
 
 
 def _starting(site: "Site", programs: "RunningPrograms", original: Callable[..., Any]) -> Callable[..., Any]:
-    """Let nothing wait any more where a process other than a loader's worker is started."""
+    """Let nothing wait any more where a process is started, other than a loader's worker that is forked from this one.
+
+    A worker that is forked waits for the files that it uses; nobody tells another one of them.
+    """
+    import multiprocessing
 
     def start(process: Any) -> Any:
         home = str(getattr(getattr(process, "_target", None), "__module__", ""))
-        if not home.startswith(_LOADERS):
+        forks = isinstance(process, multiprocessing.get_context("fork").Process)
+        forks |= type(process) is multiprocessing.Process and multiprocessing.get_start_method() == "fork"
+        if not home.startswith(_LOADERS) or not forks:
             site.fail("another process of the training may read a file at any moment")
         with programs.forking.quietly():
             return original(process)

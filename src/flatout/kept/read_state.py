@@ -5,6 +5,7 @@ an object count the attributes that some of the code reads, whatever else it hol
 What cannot be followed to its end is a reason to keep nothing.
 """
 
+import abc
 import argparse
 import collections
 import enum
@@ -29,7 +30,6 @@ __all__ = ["ReadState"]
 
 _LEAVES = (bool, int, float, complex, str, bytes, type(None))
 _PLACES = ("_parameters", "_buffers", "_modules")
-_GRADIENTS = frozenset({"grad", "_grad"})
 _MOST = 4096  # items of all containers
 _ABSENT, _GONE = object(), object()
 
@@ -153,16 +153,15 @@ class ReadState:
             if not plain or value.device.type != "cpu" or value.is_inference():
                 self._refuse(f"{what} is a tensor of a kind that is not watched")
                 return
+            self._beside_numbers(what, weakref.ref(value))
         ref, before = weakref.ref(value), _form(value)
         self._checks.append(lambda: "" if _form(ref()) == before else what)  # before its memory is looked at
         self._arrays.append((what, value))
-        if isinstance(value, torch.Tensor):
-            self._beside_numbers(what, ref)
 
     def _beside_numbers(self, what: str, ref: "weakref.ref[torch.Tensor]") -> None:
         """Follow what a tensor has besides its numbers: attributes that somebody has set on it, and its gradient."""
         self._named(lambda: _dict_of(ref()), self._names, f"{what}.{{}}")
-        if not self._names & _GRADIENTS:
+        if "grad" not in self._names:
             return
         held = _hold(gradient_of(ref()))
         self._checks.append(lambda: "" if gradient_of(ref()) is held() else f"{what}.grad")
@@ -273,6 +272,9 @@ class ReadState:
         self._checks.append(
             lambda: "" if kind.__mro__ is order and (kind.__name__, kind.__qualname__) == named else what
         )
+        if isinstance(kind, abc.ABCMeta):  # classes may be registered with it, which is seen nowhere else
+            token = abc.get_cache_token()
+            self._checks.append(lambda: "" if abc.get_cache_token() == token else what)
         for base in order:
             if not is_own(module_of(base)):
                 continue

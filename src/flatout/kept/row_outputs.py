@@ -61,7 +61,7 @@ def _leaves(value: Any, leaves: list[Any], form: list[object], depth: int) -> bo
     if kind is torch.Tensor:
         odd = value.layout is not torch.strided or value.device.type != "cpu" or value.is_quantized
         leaves.append(value)
-        return not (odd or value.is_conj() or value.is_neg() or value.is_inference())
+        return not (odd or value.is_conj() or value.is_neg() or value.is_inference() or vars(value))
     if kind not in (list, tuple, dict) or not depth:
         return False
     form += [kind, len(value), *(map(repr, value) if kind is dict else ())]

@@ -165,6 +165,15 @@ def test_other_words_say_nothing_where_the_usual_line_is_there_or_words_depend_o
     assert not printed_check(lines, steps(["step 3: kept None 0.5"]), rounded=True).passed
 
 
+@pytest.mark.parametrize(
+    "text", ["    fused: #", "    foreach: #", "cudnn.benchmark = #", "{'allow_tf32': #}", "compile=#"]
+)
+def test_settings_that_a_fix_may_change_say_nothing(text):
+    assert checked([[text.replace("#", "True")]], [[text.replace("#", "None")]]).passed
+    assert not checked([[text.replace("#", "0.25")]], [[text.replace("#", "0.75")]]).passed
+    assert not checked([["amsgrad: True"]], [["amsgrad: False"]]).passed
+
+
 def test_a_number_after_a_time_is_compared():
     line = "time 3.2 loss {}"
     assert not checked([[line.format(0.5)]], [[line.format(0.25)]]).passed

@@ -103,7 +103,8 @@ def test_a_file_that_was_opened_while_the_fix_was_off_and_stays_open_is_in_order
     assert Path("log.txt").read_text() == "".join(wanted)
 
 
-def test_the_place_in_a_file_that_is_appended_to_is_its_end_after_each_write(workdir, monkeypatch):
+@pytest.mark.parametrize("move", [lambda file, step: file.seek(step % 2), lambda file, step: file.truncate(step + 1)])
+def test_the_place_in_a_file_that_is_appended_to_is_its_end_after_each_write(workdir, monkeypatch, move):
     monkeypatch.setattr(write_behind, "DELAY_S", 1000)
     results = []
     for fix in (contextlib.nullcontext(), under(FIX_NAME)):
@@ -112,7 +113,14 @@ def test_the_place_in_a_file_that_is_appended_to_is_its_end_after_each_write(wor
             for step in range(4):
                 file.write(f"{step}\n")
                 file.flush()
-                found += [file.seek(step % 2), file.write("ab"), file.tell(), file.seek(0, os.SEEK_END), file.tell()]
+                found += [
+                    move(file, step),
+                    file.write("ab"),
+                    file.flush(),
+                    file.tell(),
+                    file.seek(0, os.SEEK_END),
+                    file.tell(),
+                ]
                 found += [file.write("end"), file.tell()]
         results.append((found, Path(f"{len(results)}.txt").read_text()))
     assert results[0] == results[1]

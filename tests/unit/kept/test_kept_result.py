@@ -93,3 +93,12 @@ def test_results_that_share_anything_are_told():
     assert not set(numbers_in([tensor])) & set(numbers_in([tensor.clone()]))
     inner = [1]
     assert set(numbers_in((inner,))) & set(numbers_in([inner]))
+
+
+def test_a_text_is_the_very_one_that_was_returned():
+    modes = ["from left to right", b"from right to left"]
+    for mode in modes:
+        assert KeptResult(mode).make() is mode
+        assert KeptResult((np.ones(2), mode)).make()[1] is mode
+        assert KeptResult(mode).is_same(type(mode)(mode)) and not KeptResult(mode).is_same(mode[1:])
+    assert KeptResult(modes[0]).num_bytes == len(modes[0])

@@ -4,6 +4,7 @@ Covers flatout.kept.tensor_methods, flatout.kept.read_state, flatout.kept.observ
 flatout.watch.memory.buffers through it.
 """
 
+import abc
 import warnings
 
 import numpy as np
@@ -146,3 +147,39 @@ def test_a_frozen_module_whose_tensors_have_more_than_numbers(change):
     assert kept.passes(batches) > 0, kept.left
     change(kept.module.shift)
     assert kept.passes(batches, times=1) == 0
+
+
+class Padded(Encoder):
+    def forward(self, x):
+        return super().forward(x) * getattr(x, "length", 1.0)
+
+
+def test_a_batch_with_an_attribute_of_its_own_is_not_told_by_its_rows():
+    kept, batch = KeptEncoder(Padded()), images(8)
+    kept.passes([batch])
+    for length in (2.0, 3.0):
+        batch.length = length
+        assert kept.call(batch).equal(kept.module(batch))
+
+
+class Shape(abc.ABC):  # noqa: B024 - others are registered with it
+    """Of which others may say that they are one, at any time."""
+
+
+class Square:
+    pass
+
+
+SQUARE = Square()
+
+
+def is_shape():
+    return [isinstance(SQUARE, Shape), tables.slow(1)]
+
+
+def test_a_class_that_is_registered_with_another_one_is_of_its_kind():
+    kept = Kept(is_shape)
+    assert kept.again() == 4, kept.left
+    Shape.register(Square)
+    assert kept.again(times=1) == 0
+    assert kept.call()[0] is True

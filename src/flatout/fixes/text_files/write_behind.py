@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from flatout.fixes.checkpoint.background_writer import QuietThreads
+from flatout.fixes.text_files.shared_places import PlacesOfParent, SharedPlaces
 from flatout.fixes.text_files.text_file import TextFile, identity, places_of
 
 __all__ = ["DELAY_S", "WriteBehind"]
@@ -26,17 +27,19 @@ class WriteBehind:
     Attributes:
         waits: text waits just now; otherwise it is written when it is flushed.
         pending: the files that are known, by their places, whether text of them waits or not.
+        is_forked: this process is forked from the one whose text waits.
         lock: held by whoever changes what waits, or writes it.
     """
 
     def __init__(self, acted: Callable[[], None], left: Callable[[str], None]) -> None:
         """Know no file; `acted` is told as one begins to wait, `left` why some are written at once."""
-        self.waits = False
+        self.waits = self.is_forked = False
         self.pending: dict[str, TextFile] = {}
         self.threads = QuietThreads()
         self._places: set[str] = set()  # of these files and of the folders above them
         self._acted, self._left = acted, left
         self._due: dict[str, TextFile] = {}
+        self._shared = SharedPlaces()
         self.lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()  # of the process whose text may wait
@@ -66,6 +69,8 @@ class WriteBehind:
             if file.places[0] not in self._due:
                 self._due[file.places[0]] = file
                 self._acted()
+                if not self._shared.add(file.places[0]):
+                    self._write(file)
             if self._thread is not None and self._thread.is_alive():
                 return
             self._thread = threading.Thread(target=self._work, name="flatout-files", daemon=True)
@@ -77,6 +82,9 @@ class WriteBehind:
 
     def write(self, file: TextFile) -> None:
         """Write what waits of a file now."""
+        if self.is_forked:
+            self._shared.wait(file.places[0])
+            return
         with self.lock:
             self._due[file.places[0]] = file
             self._write(file)
@@ -100,10 +108,16 @@ class WriteBehind:
 
     def concerned(self, path: str | None) -> bool:
         """Return whether a file is known at that place or below it; None: anywhere."""
+        if self.is_forked:
+            return path is not None and path in self._shared
         return bool(self.pending) if path is None else path in self._places
 
     def wait(self, path: str | None = None) -> None:
         """Write what waits at that place or below it; without it, everything. Somebody may be looking from now on."""
+        if self.is_forked:
+            if path is not None:  # folders are looked through at the end of each worker
+                self._shared.wait(path)
+            return
         with self.lock:
             for file in list(self.pending.values()):
                 if path is None or path in file.places:
@@ -148,6 +162,14 @@ class WriteBehind:
             except BaseException:  # Ctrl-C
                 self._due[file.places[0]] = file
                 raise
+            finally:
+                self._tell(file)
+
+    def _tell(self, file: TextFile) -> None:
+        """Let another process go on that waits for a file: it looks without being noticed, so nothing waits again."""
+        if file.places[0] not in self._due and self._shared.remove(file.places[0]):
+            file.retire()
+            self._left(f"{os.path.basename(file.path)} is used by a worker, too")
 
     def _work(self) -> None:
         while True:
@@ -165,11 +187,11 @@ class WriteBehind:
 
     def _forked(self) -> None:
         """In a child everything is written when it is flushed."""
-        self.waits, self._thread = False, None
+        self.waits, self.is_forked, self._thread = False, True, None
         for file in self.pending.values():
             file.forget()
         self._due.clear()
-        self.pending.clear()
+        self.pending = PlacesOfParent(self._shared)
         self._places.clear()
         self.threads.busy.clear()
         self.lock.release()

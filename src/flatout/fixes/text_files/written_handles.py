@@ -28,11 +28,50 @@ _Call = tuple[int, CodeType, int]
 """A call that is being made: of which frame, in which code, at which place."""
 
 
-class DeferredWriter(io.BufferedWriter):
-    """Writes to a file that is open, as its base class does, but for when it does."""
+class _EndingWriter(io.BufferedWriter):
+    """A writer whose text waits no more once somebody asks for what cannot be told then."""
 
     _ends = False  # text waits no more
-    _waits = _syncs = False
+    _waits = _appends = False
+
+    def settle(self) -> None:
+        """Write what waits."""
+        raise NotImplementedError
+
+    @property
+    def raw(self) -> Any:  # type: ignore[override]
+        """The layer below, with everything written."""
+        self._end()
+        return super().raw
+
+    def detach(self) -> Any:
+        """Give up the layer below, with everything written."""
+        self._end()
+        return super().detach()
+
+    def seek(self, place: int, whence: int = 0, /) -> int:
+        """Go to a place; what is appended goes elsewhere, so that `tell` is right only once that is written."""
+        found = super().seek(place, whence)
+        self._ends = self._ends or (self._appends and whence != os.SEEK_END)
+        return found
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Cut the file; what is appended then begins elsewhere than this handle is."""
+        found = super().truncate(size)
+        self._ends = self._ends or self._appends
+        return found
+
+    def _end(self) -> None:
+        """Write what waits, and let nothing wait from now on."""
+        self._ends = True
+        if self._waits:
+            self.settle()
+
+
+class DeferredWriter(_EndingWriter):
+    """Writes to a file that is open, as its base class does, but for when it does."""
+
+    _syncs = False
     _asked: _Call | None = None  # the call that asked for the descriptor last
     _file: TextFile | None = None
 
@@ -60,15 +99,10 @@ class DeferredWriter(io.BufferedWriter):
         if self._waits and not self._ends:
             return
         if self._ends or not self._may_wait():
+            self._follow()
             super().flush()
         else:
             self._begin()
-
-    def seek(self, place: int, whence: int = 0, /) -> int:
-        """Go to a place; what is appended goes elsewhere, so that `tell` is right only once that is written."""
-        found = super().seek(place, whence)
-        self._ends = self._ends or (self._appends and whence != os.SEEK_END)
-        return found
 
     def settle(self) -> None:
         """Write what waits.
@@ -136,6 +170,7 @@ class DeferredWriter(io.BufferedWriter):
                     self._behind.add(self._file)
         finally:
             try:
+                self._follow()
                 super().close()
             finally:
                 if is_open and self._file is not None:
@@ -151,22 +186,10 @@ class DeferredWriter(io.BufferedWriter):
         _by_number[number] = self
         return number
 
-    @property
-    def raw(self) -> Any:  # type: ignore[override]
-        """The layer below, with everything written."""
-        self._end()
-        return super().raw
-
-    def detach(self) -> Any:
-        """Give up the layer below, with everything written."""
-        self._end()
-        return super().detach()
-
-    def _end(self) -> None:
-        """Write what waits, and let nothing wait from now on."""
-        self._ends = True
-        if self._waits:
-            self.settle()
+    def _follow(self) -> None:
+        """In a forked process: write only once the other one has written what it had before."""
+        if self._file is not None and self._behind.is_forked:
+            self._behind.wait(self._file.places[0])
 
     def _begin(self) -> None:
         assert self._file is not None

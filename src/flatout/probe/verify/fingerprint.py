@@ -88,17 +88,18 @@ def _leaves_of_object(value: Any, depth: int) -> Iterator[Any]:
     """Yield what an object holds; of a module, what it and those inside it hold, read where it stands, each once."""
     seen: set[int] = set()
     waiting: list[tuple[str, Any]] = [("", value)]
+    of_modules = torch.nn.Module
     while waiting:
         name, one = waiting.pop()
         yield f"{name}{type(one).__name__}"
-        if one is None or id(one) in seen:
+        if id(one) in seen:
             continue
         seen.add(id(one))
-        own = vars(one)
-        yield from _leaves({key: held for key, held in own.items() if not key.startswith("_")}, depth)
-        if isinstance(one, torch.nn.Module):
-            yield from _leaves([own["_parameters"], own["_buffers"]], 2)
-            waiting += reversed(own["_modules"].items())
+        yield from _leaves({key: held for key, held in vars(one).items() if not key.startswith("_")}, depth)
+        if isinstance(one, of_modules):
+            own = of_modules.named_parameters(one, recurse=False), of_modules.named_buffers(one, recurse=False)
+            yield from _leaves([[*each] for each in own], 3)
+            waiting += reversed([*of_modules.named_children(one)])
 
 
 def _words(tensor: torch.Tensor, num_rows: int) -> torch.Tensor:

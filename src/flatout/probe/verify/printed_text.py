@@ -1,7 +1,7 @@
 """What a script prints between two optimizer steps: whole lines, as they reach standard output and standard error.
 
 Lines that are written over one another, as those of progress bars, are left out: when they are shown is a matter of
-time. What is printed behind a bar, on its line, is a line. What other threads and other processes print is left out.
+time. What is printed behind a bar or in its place is a line. What other threads and other processes print is left out.
 """
 
 import re
@@ -45,12 +45,18 @@ class PrintedText:
 
     def _take(self, stream: str, text: str) -> None:
         *lines, begun = (self._begun.get(stream, "") + text).split("\n")
-        _, over, last = begun.rpartition("\r")
-        self._begun[stream] = (over + last)[:_LONGEST]
+        self._begun[stream] = "\r".join(begun.split("\r")[-3:])[: 3 * _LONGEST]
         for line in lines[: _MOST - self._num_lines]:
-            _, over, last = line.rpartition("\r")
-            bar = _BAR.match(last) if over else None
-            shown = last[bar.end() :] if bar else "" if over else line
             self._num_lines += 1
+            shown = _shown(line)
             if shown.strip():
                 self._note(shown[:_LONGEST])
+
+
+def _shown(line: str) -> str:
+    """Return what a line tells: nothing where it was written over another one, but for what stands behind a bar."""
+    *before, last = line.split("\r")
+    if not before or (len(before) > 1 and not before[-1].strip()):  # the bar was wiped out, as `tqdm.write` does
+        return last
+    bar = _BAR.match(last)
+    return last[bar.end() :] if bar else ""

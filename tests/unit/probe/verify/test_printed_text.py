@@ -44,7 +44,11 @@ def test_what_is_printed_behind_a_bar_is_a_line_and_the_bar_is_none(lines):
     sys.stdout.write("\rstep 3 loss 0.5")
     print()
     print("after 3")
-    assert lines == ["valid 0.25", "after 3"]
+    sys.stdout.write(bar + "\r" + " " * 90 + "\r")
+    print("wiped 0.75")
+    sys.stdout.write(bar + "\r" + " " * 90 + "\rstep 4")
+    sys.stdout.write("\rstep 5\n")
+    assert lines == ["valid 0.25", "after 3", "wiped 0.75"]
 
 
 def test_other_threads_are_left_out(lines):
