@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from flatout.edits.reading.gradient_flow import may_be_trained_on
+from flatout.edits.reading.kept_graphs import read_otherwise
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.reading.training_loops import is_without_gradients, trains
@@ -31,6 +32,9 @@ def without_gradients(project: Project, source: SourceFile, statement: ast.stmt)
             return WrittenEdit(project, left=(source.at(statement, "what it keeps may be used in a backward pass"),))
         if any(may_be_trained_on(project, *each, {node.name}) for each in _calls(project, node)):
             return WrittenEdit(project, left=(source.at(statement, "what it returns may be used in a backward pass"),))
+        otherwise = read_otherwise(project, place, node.body)
+        if otherwise:
+            return WrittenEdit(project, left=(otherwise,))
         return _written(project, place, node, _decorated)
     loop = _loop(project, source, statement)
     if loop is None:
@@ -38,6 +42,10 @@ def without_gradients(project: Project, source: SourceFile, statement: ast.stmt)
         return WrittenEdit(project, left=(source.at(statement, said),))
     if may_be_trained_on(project, source, loop):
         return WrittenEdit(project, left=(source.at(statement, "what it computes may be used in a backward pass"),))
+    leaves = any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Await) for node in ast.walk(loop))
+    otherwise = "the loop hands control to others" if leaves else read_otherwise(project, source, [loop])
+    if otherwise:
+        return WrittenEdit(project, left=(otherwise,))
     return _written(project, source, loop, _wrapped)
 
 

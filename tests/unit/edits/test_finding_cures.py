@@ -135,7 +135,7 @@ def evaluate(model, loader):
 
 
 def test_a_function_that_evaluates_gets_a_decorator(tmp_path):
-    text = TRAINING + EVALUATE + "    print(evaluate(model, test))\n"
+    text = TRAINING + EVALUATE + "    print(evaluate(model, test).item())\n"
     changed, (outcome,) = cured(tmp_path, "EP002", text)
     assert changed == ["+@torch.no_grad()"]
     assert (outcome.changed, outcome.left) == (1, ())
@@ -145,7 +145,7 @@ def test_a_function_that_evaluates_gets_a_decorator(tmp_path):
 
 def test_the_line_that_calls_it_will_do(tmp_path):
     text = TRAINING.replace("for epoch", dedent(EVALUATE).replace("  # <<", "") + "\n\nfor epoch")
-    changed, _ = cured(tmp_path, "EP002", text + "    print(evaluate(model, test))  # <<\n")
+    changed, _ = cured(tmp_path, "EP002", text + "    print(float(evaluate(model, test)))  # <<\n")
     assert changed == ["+@torch.no_grad()"]
 
 
@@ -170,7 +170,7 @@ def test_a_loop_beside_the_training_is_put_under_a_block(tmp_path):
     for x, y in test:
         loss = F.mse_loss(model(x), y)  # <<
         total += loss
-    print(total)
+    print(f"{total:.3f}")
 """
     changed, (outcome,) = cured(tmp_path, "EP002", TRAINING + loop)
     assert changed == [
@@ -208,6 +208,39 @@ def test_what_may_need_its_gradients_is_left(tmp_path, before, after, reason):
     changed, (outcome,) = cured(tmp_path, "EP002", attack + TRAINING + before + after)
     assert changed == []
     assert reason in outcome.left[0]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "    for x, y in test:\n        out = model(x)  # <<\n        print(out)\n",
+        "    for x, y in test:\n        store[0] = model(x)  # <<\n    again(store)\n",
+        "    for x, y in test:\n        out = model(x)  # <<\n        seen = out.requires_grad\n",
+        "    for x, y in test:\n        note(model(x))  # <<\n    learn(extra)\n",
+        "    for x, y in test:\n        with torch.enable_grad():\n            out = model(x)  # <<\n",
+        "    for x, y in test:\n        hits += derive(model, x)  # <<\n",
+        "    for x, y in test:\n        hits += Memory()(x).item()  # <<\n",
+    ],
+)
+def test_what_does_more_than_to_read_numbers_is_left(tmp_path, loop):
+    before = """\
+from torch.autograd import grad as d
+store = [0]
+def derive(model, x):
+    return d(model(x).sum(), x)[0].item()
+extra = []
+def note(out):
+    extra.append(out * 2)
+class Memory:
+    def __call__(self, x):
+        self.last = model(x)
+        return self.last.sum()
+"""
+    if "Memory" not in loop:
+        before = before[: before.index("class")]
+    changed, (outcome,) = cured(tmp_path, "EP002", before + TRAINING + loop)
+    assert changed == []
+    assert outcome.left
 
 
 @pytest.mark.parametrize(
@@ -275,7 +308,8 @@ class Task:
     ],
 )
 def test_a_total_or_a_list_keeps_no_graph(tmp_path, line, instead):
-    changed, (outcome,) = cured(tmp_path, "ME001", f"{TRAINING}        {line}  # <<\n")
+    training = f"log = {{}}\n{TRAINING}"
+    changed, (outcome,) = cured(tmp_path, "ME001", f"{training}        {line}  # <<\n")
     assert changed == [f"-        {line}", f"+        {instead}"]
     assert (outcome.changed, outcome.left) == (1, ())
     again, (outcome,) = cured(tmp_path, "ME001", f"{TRAINING}        {instead}  # <<\n")
@@ -303,6 +337,31 @@ def test_what_is_trained_on_keeps_its_graph(tmp_path, after):
     changed, (outcome,) = cured(tmp_path, "ME001", f"{TRAINING}        total += loss  # <<\n{after}")
     assert changed == []
     assert "may be used in a backward pass" in outcome.left[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "use"),
+    [
+        ("total += loss", "    print(total)\n"),
+        ("losses.append(loss)", "    hooks = [each.grad_fn for each in losses]\n"),
+        ("losses.append(loss)", "    assert losses[-1] is loss\n"),
+        ("losses.append(loss)", "    report(losses)\n"),
+        ("log['loss'] = loss", "    text = f'{log}'\n"),
+        ("self.total += loss", "    learn(vars(self)['total'])\n"),
+    ],
+)
+def test_what_shows_that_a_graph_is_gone_is_seen(tmp_path, line, use):
+    start = "log = {}\nlosses = []\n"
+    changed, (outcome,) = cured(tmp_path, "ME001", f"{start}{TRAINING}        {line}  # <<\n{use}")
+    assert changed == []
+    assert outcome.left
+
+
+def test_a_loss_that_is_a_number_at_times_is_left(tmp_path):
+    lines = "        if epoch:\n            loss = float(loss)\n        total += loss  # <<\n"
+    changed, (outcome,) = cured(tmp_path, "ME001", TRAINING + lines)
+    assert changed == []
+    assert "may not be a single tensor" in outcome.left[0]
 
 
 def test_a_state_that_is_carried_on_is_left(tmp_path):
