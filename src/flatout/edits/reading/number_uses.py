@@ -23,11 +23,17 @@ from flatout.edits.reading.recorded_values import (
 )
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["KEEPING", "NumberUses", "is_model", "renewed_between"]
+__all__ = ["KEEPING", "TENSOR_METHODS", "NumberUses", "is_model", "renewed_between"]
 
 KEEPING = frozenset({"add", "append", "appendleft", "extend", "insert", "put", "update", "setdefault"})
 _GOING_ON = frozenset(PURE_METHODS) | frozenset(name.rpartition(".")[2] for name in PURE_FUNCTIONS if "torch" in name)
-_METHODS = (_GOING_ON | SAME_VALUES) - {"numpy", "data", "keys", "copy"} | {"relu", "pow", "items", "values", "clone"}
+TENSOR_METHODS = (_GOING_ON | SAME_VALUES) - {"numpy", "data", "keys", "copy"} | {
+    "relu",
+    "pow",
+    "items",
+    "values",
+    "clone",
+}
 _NUMBERS = ("float", "int", "bool", "len", "isinstance", "range")
 _HANDED_ON = ("sum", "max", "min", "abs", "list", "tuple", "zip", "enumerate", "reversed", "round", "dict")
 _LOOKING = frozenset({"globals", "locals", "vars", "exec", "eval", "__dict__", "__torch_function__"})
@@ -114,7 +120,7 @@ class NumberUses:
             if above.attr in KEEPING and isinstance(source.parents[call], ast.Expr):
                 return  # more is put into a list
             if above.attr not in ENDING:
-                known = above.attr in _METHODS and above.attr not in self._project.functions
+                known = above.attr in TENSOR_METHODS and above.attr not in self._project.functions
                 self.follow(source, call, inside=inside) if known else self._more(source, call)
         elif above.attr not in WITHOUT_GRAPH | {"data", "indices"}:
             plain = not above.attr.startswith(("_", "grad", "requires", "is_leaf"))
@@ -240,7 +246,7 @@ class NumberUses:
         """Return whether a call makes something of what it is given, and does nothing else with it."""
         if is_builtin(source, call.func, _HANDED_ON) or is_torch_function(source, call.func):
             return True
-        return (is_method and name in _METHODS | ENDING) or is_model(self._project, source, call.func)
+        return (is_method and name in TENSOR_METHODS | ENDING) or is_model(self._project, source, call.func)
 
     def _given(self, source: SourceFile, node: ast.expr, call: ast.Call, inside: ast.AST | None) -> None:
         """Follow what functions of the user's do with an argument, and what they give back for it."""
