@@ -95,8 +95,8 @@ def changes_something(
 ) -> str:
     """Return what below `nodes` may change something or draw; "" where all of it only computes.
 
-    `also`: functions and methods that may be called besides. A `forward` may call the user's functions, which are looked
-    at by themselves.
+    `also`: functions and methods that may be called besides. A `forward` may call the user's functions, which are
+    looked at by themselves.
     """
     for node in (inner for each in nodes for inner in ast.walk(each)):
         if isinstance(node, ast.Call):
