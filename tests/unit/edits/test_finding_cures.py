@@ -73,6 +73,7 @@ def test_an_edit_that_a_trial_has_to_confirm_is_not_written(tmp_path):
 def test_each_edit_of_a_finding_is_a_candidate_of_its_own(tmp_path):
     text = """\
 import torch
+d, g = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
 od, og = torch.optim.Adam(d.parameters()), torch.optim.Adam(g.parameters())
 for x in data:
     fake = g(x)
@@ -82,13 +83,14 @@ for x in data:
 """
     (tmp_path / "train.py").write_text(text)
     project = read_project(tmp_path / "train.py", tmp_path, tmp_path)
-    place = Frame(str(tmp_path / "train.py"), 6, "f")
+    place = Frame(str(tmp_path / "train.py"), 7, "f")
     found = edits_for_findings(project, [finding(code="CO026", location=place)], [tmp_path])
     assert [each.edit.name for each in found] == [
-        "CO026 the other network's output detached (train.py:6)",
-        "CO026 gradients of what the optimizer holds alone (train.py:6)",
+        "CO026 the other network's output detached (train.py:7)",
+        "CO026 gradients of what the optimizer holds alone (train.py:7)",
     ]
-    assert "+    loss = d(fake.detach()).mean()" in found[0].edit.diff
+    detached = "fake.detach() if isinstance(fake, torch.Tensor) else fake"
+    assert f"+    loss = d({detached}).mean()" in found[0].edit.diff
     assert {(each.equivalence, each.weakest) for each in found} == {(Equivalence.BITWISE, None)}
     assert edits_for_findings(project, [finding(code="CO025", location=place)], [tmp_path]) == []
 
