@@ -14,7 +14,7 @@ from flatout.edits.reading.kept_graphs import reached_functions
 from flatout.edits.reading.number_uses import TENSOR_METHODS, is_model
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
-from flatout.edits.reading.quiet_code import is_builtin
+from flatout.edits.reading.quiet_code import is_builtin, is_counter
 from flatout.edits.reading.recorded_values import ENDING, is_torch_function
 from flatout.edits.reading.source_file import SourceFile
 
@@ -106,7 +106,7 @@ def changes_something(
         elif isinstance(node, ast.Attribute | ast.Subscript):
             found = isinstance(node.ctx, ast.Store | ast.Del)
         elif isinstance(node, ast.AugAssign):
-            found = not _is_number(source, node.value)
+            found = not is_counter(source, node)
         else:
             found = isinstance(node, _DOING)
         if found:
@@ -131,12 +131,3 @@ def _computes(project: Project, source: SourceFile, call: ast.Call, also: frozen
     if isinstance(call.func, ast.Attribute) and name in TENSOR_METHODS | ENDING:
         return True
     return is_model(project, source, call.func)
-
-
-def _is_number(source: SourceFile, node: ast.expr) -> bool:
-    if isinstance(node, ast.BinOp):
-        return _is_number(source, node.left) and _is_number(source, node.right)
-    if isinstance(node, ast.Call):
-        is_method = isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "size", "numel")
-        return is_method or is_builtin(source, node.func, ("float", "int", "len"))
-    return isinstance(node, ast.Constant)
