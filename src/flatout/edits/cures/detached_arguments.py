@@ -3,7 +3,8 @@
 import ast
 
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.dataflow import Flow, Origin, pairs
+from flatout.edits.reading.apart_networks import are_apart
+from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.discarded_gradients import missed_gradients
 from flatout.edits.reading.gradient_flow import last_name, reached_backwards
 from flatout.edits.reading.kept_graphs import asks_for_graph, reached_functions
@@ -55,30 +56,15 @@ def _kept(place: EditPlace, found: list[tuple[ast.Call, ast.expr]]) -> str:
         return f"forward() keeps {kept}, which may be trained on"
     if any(each in place.project.mentions for each in ("add_param_group", "['params']")):
         return "an optimizer may be given more parameters"
-    flow = Flow(place.project)
     for call, argument in found:
         maker = _maker(place.source, place.source.scope(place.statement), argument, call)
-        ours, others = (flow.origins(place.source, each) for each in (call.func, maker) if each is not None)
-        if not ours or not others or {node for _, node in ours} & {node for _, node in others}:
-            return f"{ast.unparse(call.func)} and what made its argument may be one network"
-        if _is_part(ours, others, maker) or _is_part(others, ours, call.func):
-            return f"{ast.unparse(call.func)} and what made its argument may be parts of each other"
+        if maker is None or not are_apart(place.project, (place.source, call.func), (place.source, maker)):
+            return f"{ast.unparse(call.func)} and what made its argument may be one network, or parts of each other"
         for source, function in reached_functions(place.project, [call.func]):
             asked = asks_for_graph(source, [function])
             if asked and function.name != "__init__":
                 return source.at(function, f"{function.name}() asks for gradients ({asked})")
     return ""
-
-
-def _is_part(whole: list[Origin], part: list[Origin], name: ast.expr | None) -> bool:
-    """Return whether what the calls `part` make, called `name`, may be a part of what `whole` make."""
-    made = {last_name(call.func) for _, call in whole}
-    around = [each for source, call in part for each in source.above(call) if isinstance(each, ast.ClassDef)]
-    if any(each.name in made for each in around):
-        return True
-    given = [node for _, call in whole for each in (*call.args, *call.keywords) for node in ast.walk(each)]
-    names = [last_name(node) for node in given if isinstance(node, ast.Name | ast.Attribute)]
-    return name is not None and last_name(name) in names
 
 
 def _networks(project: Project) -> set[str]:

@@ -1,6 +1,7 @@
 """Whether gradients that a backward pass leaves out are missed: nobody reads them, and all others are zeroed first."""
 
 import ast
+from collections.abc import Container
 
 from flatout.edits.reading.blocks import block_of
 from flatout.edits.reading.gradient_flow import last_name
@@ -21,14 +22,19 @@ _SEEING = words(
 _CHECKPOINTS = words("checkpoint checkpoint_sequential gradient_checkpointing_enable")
 
 
-def sees_gradients(project: Project) -> str:
-    """Return what in the project may read gradients or graphs besides `step()`, with its place; "" for nothing."""
+def sees_gradients(project: Project, but: Container[ast.AST] = ()) -> str:
+    """Return what in the project may read gradients or graphs besides `step()`, with its place; "" for nothing.
+
+    `but`: nodes that may.
+    """
     hook = gradient_hook(project)
     if hook:
         return hook
     if "backward" in project.functions:
         return "backward() of the user's"
     for source, node in project.nodes(ast.Attribute, ast.Name, ast.Constant, ast.Call):
+        if node in but:
+            continue
         if isinstance(node, ast.Call):
             dynamic = last_name(node.func) == "getattr" and not isinstance([*node.args, None][1:2][0], ast.Constant)
             found = "getattr" if dynamic else ""

@@ -82,7 +82,7 @@ class Task:
         ("    opt_g.zero_grad()\n", "", "opt_g.step() may use the gradients"),
         ("    opt_d.step()", "    print(g.weight.grad)\n    opt_d.step()", "grad may see"),
         ("    opt_d.step()", "    fake.register_hook(print)\n    opt_d.step()", "register_hook may see"),
-        ("torch.nn.Linear(4, 4)", "torch.nn.Sequential(d)", "may be parts of each other"),
+        ("torch.nn.Linear(4, 4)", "torch.nn.Sequential(d)", "or parts of each other"),
         ("for step", "opt_d.add_param_group(more)\nfor step", "may be given more"),
     ],
 )
@@ -111,7 +111,7 @@ class Pair(torch.nn.Module):
 """
     text = PAIR.replace("import torch\n", f"import torch\n{own}")
     text = text.replace("d, g = torch.nn.Linear(4, 1), torch.nn.Linear(4, 4)", "d = Pair()\ng = d.front")
-    assert "may be parts of each other" in made(tmp_path, text)[1]
+    assert "or parts of each other" in made(tmp_path, text)[1]
 
 
 def test_more_than_one_tensor_is_handed_on_as_it_is(tmp_path):
