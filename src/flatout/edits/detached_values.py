@@ -8,9 +8,9 @@ import libcst as cst
 from flatout.edits.reading.blocks import block_of, stores
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.gradient_flow import last_name, may_be_trained_on, named_in
-from flatout.edits.reading.number_uses import NumberUses
+from flatout.edits.reading.graphs.number_uses import NumberUses
+from flatout.edits.reading.graphs.recorded_values import is_torch_function
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.recorded_values import is_torch_function
 from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.written_edit import WrittenEdit, with_changes

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from flatout.edits.reading.gradient_flow import may_be_trained_on
-from flatout.edits.reading.kept_graphs import read_otherwise
+from flatout.edits.reading.graphs.kept_graphs import read_otherwise
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.reading.training_loops import is_without_gradients, trains

@@ -3,11 +3,11 @@
 import ast
 
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.apart_networks import are_apart
 from flatout.edits.reading.dataflow import pairs
-from flatout.edits.reading.discarded_gradients import missed_gradients
 from flatout.edits.reading.gradient_flow import last_name, reached_backwards
-from flatout.edits.reading.kept_graphs import asks_for_graph, reached_functions
+from flatout.edits.reading.graphs.apart_networks import are_apart
+from flatout.edits.reading.graphs.discarded_gradients import missed_gradients
+from flatout.edits.reading.graphs.kept_graphs import asks_for_graph, reached_functions
 from flatout.edits.reading.optimizer_steps import owners, steps_after
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile

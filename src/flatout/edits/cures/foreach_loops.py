@@ -7,9 +7,9 @@ from flatout.edits.cures.foreach_terms import ForeachTerms, NotElementwise
 from flatout.edits.cures.weights_apart import can_ask, named_question
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, stores
-from flatout.edits.reading.number_uses import renewed_between
+from flatout.edits.reading.graphs.number_uses import renewed_between
 from flatout.edits.reading.purity.seldom_names import is_comprehended
-from flatout.edits.reading.turn_order import is_steady_number, order_seen
+from flatout.edits.reading.writes.turn_order import is_steady_number, order_seen
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit
 

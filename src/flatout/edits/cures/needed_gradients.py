@@ -5,7 +5,7 @@ import ast
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of
 from flatout.edits.reading.dataflow import pairs
-from flatout.edits.reading.discarded_gradients import missed_gradients
+from flatout.edits.reading.graphs.discarded_gradients import missed_gradients
 from flatout.edits.reading.optimizer_steps import steps_after
 from flatout.edits.reading.source_file import Function
 from flatout.edits.text_changes import TextChanges

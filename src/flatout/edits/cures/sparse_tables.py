@@ -5,11 +5,11 @@ from functools import partial
 
 from flatout.edits.arguments import Given, given, set_argument
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.discarded_gradients import sees_gradients
 from flatout.edits.reading.gradient_flow import last_name
+from flatout.edits.reading.graphs.discarded_gradients import sees_gradients
+from flatout.edits.reading.graphs.shown_modules import modules_shown
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
-from flatout.edits.reading.shown_modules import modules_shown
 from flatout.edits.written_edit import WrittenEdit, with_changes
 
 __all__ = ["with_sparse_gradients"]

@@ -11,7 +11,7 @@ from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, loads, stores
 from flatout.edits.reading.error_handlers import caught_at
 from flatout.edits.reading.gradient_reads import gradient_hook, leaves_block, touches_gradients
-from flatout.edits.reading.writes_between import writes_between
+from flatout.edits.reading.writes.writes_between import writes_between
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit, with_import
 

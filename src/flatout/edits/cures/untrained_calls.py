@@ -6,13 +6,13 @@ from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain, stores
 from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.gradient_reads import gradient_hook
-from flatout.edits.reading.joined_uses import JoinedUses
-from flatout.edits.reading.kept_graphs import graphs_kept
+from flatout.edits.reading.graphs.joined_uses import JoinedUses
+from flatout.edits.reading.graphs.kept_graphs import graphs_kept
+from flatout.edits.reading.graphs.recorded_values import may_record
+from flatout.edits.reading.graphs.untrained_models import trained_somewhere
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.recorded_values import may_record
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.reading.training_loops import is_without_gradients
-from flatout.edits.reading.untrained_models import trained_somewhere
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit, with_import
 

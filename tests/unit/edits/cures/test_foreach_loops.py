@@ -1,6 +1,6 @@
 """Loops over tensors as `torch._foreach_` operations: bit by bit what the loop made, and the loops that are left.
 
-Modules: flatout.edits.cures.foreach_loops, flatout.edits.cures.foreach_terms, flatout.edits.reading.turn_order.
+Modules: flatout.edits.cures.foreach_loops, flatout.edits.cures.foreach_terms, flatout.edits.reading.writes.turn_order.
 """
 
 import pytest

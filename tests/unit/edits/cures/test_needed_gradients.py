@@ -1,6 +1,6 @@
 """A backward pass that is told what is trained: where it is written, and where gradients may be missed.
 
-Module: flatout.edits.reading.discarded_gradients.
+Module: flatout.edits.reading.graphs.discarded_gradients.
 """
 
 import pytest

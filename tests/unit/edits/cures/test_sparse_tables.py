@@ -1,6 +1,6 @@
 """`sparse=True` for a table: which optimizers give the same results, and what does not take such gradients.
 
-Module: flatout.edits.reading.shown_modules.
+Module: flatout.edits.reading.graphs.shown_modules.
 """
 
 import pytest

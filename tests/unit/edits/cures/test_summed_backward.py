@@ -1,6 +1,6 @@
 """Several backward passes over one graph as one: where it is written, and where the passes are left apart.
 
-Module: flatout.edits.reading.writes_between.
+Module: flatout.edits.reading.writes.writes_between.
 """
 
 import pytest

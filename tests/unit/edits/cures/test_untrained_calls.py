@@ -1,7 +1,7 @@
 """What is not trained, called under `torch.no_grad()`: by the line of the finding, or inside of a model's forward.
 
-Modules: flatout.edits.reading.apart_networks, flatout.edits.reading.joined_uses,
-flatout.edits.reading.untrained_models.
+Modules: flatout.edits.reading.graphs.apart_networks, flatout.edits.reading.graphs.joined_uses,
+flatout.edits.reading.graphs.untrained_models.
 """
 
 import pytest

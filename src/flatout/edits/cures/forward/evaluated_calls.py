@@ -5,7 +5,7 @@ import ast
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.no_gradients import without_gradients
 from flatout.edits.reading.gradient_flow import may_be_trained_on
-from flatout.edits.reading.kept_graphs import read_otherwise
+from flatout.edits.reading.graphs.kept_graphs import read_otherwise
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.training_loops import is_without_gradients, trains
 from flatout.edits.text_changes import TextChanges

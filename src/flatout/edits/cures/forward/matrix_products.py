@@ -85,10 +85,9 @@ def rank_of_transpose(node: ast.expr) -> int:
     """Return how many dimensions make a transpose one of the last two; 0 where it is that of any number."""
     if isinstance(node, ast.Attribute):
         return 2 if node.attr == "T" else 0
-    given = [each for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, int)]
-    call = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-    if call is None or call.attr == "t":
-        return 2 if call is not None else 0
-    if ", ".join(map(ast.unparse, node.args)) in _LAST_TWO:  # type: ignore[attr-defined]
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return 0
-    return max(each.value for each in given if each.value in range(9)) + 1  # type: ignore[type-var]
+    given = ", ".join(map(ast.unparse, node.args))
+    if node.func.attr == "t" or given in _LAST_TWO:
+        return 2 if node.func.attr == "t" else 0
+    return max((int(each) for each in given if each.isdigit()), default=0) + 1

@@ -10,9 +10,9 @@ from flatout.edits.cures.collected_pieces import collected
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.gradient_flow import last_name
-from flatout.edits.reading.number_uses import TENSOR_METHODS
+from flatout.edits.reading.graphs.number_uses import TENSOR_METHODS
 from flatout.edits.reading.source_file import Function
-from flatout.edits.reading.unwritten_tensors import is_only_read, written_somewhere
+from flatout.edits.reading.writes.unwritten_tensors import is_only_read, written_somewhere
 from flatout.edits.text_changes import TextChanges, fresh_name, operand
 from flatout.edits.written_edit import WrittenEdit, with_import
 

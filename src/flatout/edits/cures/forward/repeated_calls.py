@@ -7,13 +7,13 @@ from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, is_plain, loads, stores
 from flatout.edits.reading.gradient_flow import last_name, may_be_trained_on
 from flatout.edits.reading.gradient_reads import gradient_hook
+from flatout.edits.reading.graphs.number_uses import TENSOR_METHODS, NumberUses
+from flatout.edits.reading.graphs.recorded_values import ENDING, WITHOUT_GRAPH, is_torch_function
 from flatout.edits.reading.in_place import changed_in_place
-from flatout.edits.reading.number_uses import TENSOR_METHODS, NumberUses
 from flatout.edits.reading.purity.pure_calls import words
-from flatout.edits.reading.recorded_values import ENDING, WITHOUT_GRAPH, is_torch_function
-from flatout.edits.reading.still_models import changes_something, gives_other
 from flatout.edits.reading.training_loops import is_without_gradients
 from flatout.edits.reading.weight_changes import changes_weights, keeps_state
+from flatout.edits.reading.writes.still_models import changes_something, gives_other
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit
 

@@ -1,6 +1,6 @@
 """Copies that nothing needs, left out; and copies that something may need, left.
 
-Module: flatout.edits.reading.unwritten_tensors.
+Module: flatout.edits.reading.writes.unwritten_tensors.
 """
 
 import pytest

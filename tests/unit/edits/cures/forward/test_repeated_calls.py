@@ -1,6 +1,6 @@
 """The second call of a model on one batch, left out for the outputs of the first one.
 
-Module: flatout.edits.reading.still_models.
+Module: flatout.edits.reading.writes.still_models.
 """
 
 import pytest

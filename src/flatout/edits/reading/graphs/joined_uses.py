@@ -4,11 +4,11 @@ import ast
 
 from flatout.edits.reading.dataflow import Flow, pairs
 from flatout.edits.reading.gradient_flow import last_name
-from flatout.edits.reading.number_uses import TENSOR_METHODS, is_model, renewed_between
+from flatout.edits.reading.graphs.number_uses import TENSOR_METHODS, is_model, renewed_between
+from flatout.edits.reading.graphs.recorded_values import ENDING, WITHOUT_GRAPH, is_torch_function
+from flatout.edits.reading.graphs.untrained_models import optimizer_owners
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.recorded_values import ENDING, WITHOUT_GRAPH, is_torch_function
 from flatout.edits.reading.source_file import SourceFile
-from flatout.edits.reading.untrained_models import optimizer_owners
 
 __all__ = ["JoinedUses"]
 

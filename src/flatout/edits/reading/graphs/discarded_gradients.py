@@ -6,7 +6,7 @@ from collections.abc import Container
 from flatout.edits.reading.blocks import block_of
 from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.gradient_reads import gradient_hook
-from flatout.edits.reading.kept_graphs import reached_functions
+from flatout.edits.reading.graphs.kept_graphs import reached_functions
 from flatout.edits.reading.optimizer_steps import is_scheduler
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words

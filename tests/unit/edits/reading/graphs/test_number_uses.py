@@ -1,6 +1,7 @@
 """What is done with values: numbers are read, or more, which shows whether they have a graph.
 
-Modules: flatout.edits.reading.kept_graphs, flatout.edits.reading.number_uses, flatout.edits.reading.recorded_values.
+Modules: flatout.edits.reading.graphs.kept_graphs, flatout.edits.reading.graphs.number_uses,
+flatout.edits.reading.graphs.recorded_values.
 """
 
 import ast
@@ -8,8 +9,8 @@ import ast
 import pytest
 from tests.unit.edits.scripts import project_of
 
-from flatout.edits.reading.kept_graphs import read_otherwise
-from flatout.edits.reading.recorded_values import may_record
+from flatout.edits.reading.graphs.kept_graphs import read_otherwise
+from flatout.edits.reading.graphs.recorded_values import may_record
 
 HEAD = """\
 import torch

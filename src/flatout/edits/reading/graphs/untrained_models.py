@@ -7,10 +7,10 @@ else may make its weights those of another network, or train them.
 import ast
 from collections.abc import Iterator
 
-from flatout.edits.reading.apart_networks import are_apart
 from flatout.edits.reading.dataflow import pairs
-from flatout.edits.reading.discarded_gradients import sees_gradients
 from flatout.edits.reading.gradient_flow import last_name
+from flatout.edits.reading.graphs.apart_networks import are_apart
+from flatout.edits.reading.graphs.discarded_gradients import sees_gradients
 from flatout.edits.reading.parameter_groups import owner_of_parameters
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words

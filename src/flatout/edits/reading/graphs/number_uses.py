@@ -10,10 +10,7 @@ import ast
 from flatout.edits.reading.blocks import block_of
 from flatout.edits.reading.dataflow import Flow, pairs
 from flatout.edits.reading.gradient_flow import last_name
-from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.pure_calls import PURE_FUNCTIONS, PURE_METHODS
-from flatout.edits.reading.quiet_code import SAME_VALUES, is_builtin
-from flatout.edits.reading.recorded_values import (
+from flatout.edits.reading.graphs.recorded_values import (
     ENDING,
     INDICES,
     WITHOUT_GRAPH,
@@ -21,6 +18,9 @@ from flatout.edits.reading.recorded_values import (
     is_torch_function,
     may_record,
 )
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.pure_calls import PURE_FUNCTIONS, PURE_METHODS
+from flatout.edits.reading.quiet_code import SAME_VALUES, is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["KEEPING", "TENSOR_METHODS", "NumberUses", "is_model", "renewed_between"]

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.gradient_flow import last_name
-from flatout.edits.reading.number_uses import KEEPING, NumberUses
+from flatout.edits.reading.graphs.number_uses import KEEPING, NumberUses
+from flatout.edits.reading.graphs.recorded_values import may_record, recording
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.quiet_code import is_builtin
-from flatout.edits.reading.recorded_values import may_record, recording
 from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["asks_for_graph", "graphs_kept", "reached_functions", "read_otherwise"]

@@ -4,12 +4,12 @@ import ast
 from collections.abc import Iterable
 
 from flatout.edits.reading.gradient_flow import last_name
-from flatout.edits.reading.kept_graphs import reached_functions
-from flatout.edits.reading.number_uses import KEEPING, TENSOR_METHODS, is_model
+from flatout.edits.reading.graphs.kept_graphs import reached_functions
+from flatout.edits.reading.graphs.number_uses import KEEPING, TENSOR_METHODS, is_model
+from flatout.edits.reading.graphs.recorded_values import ENDING, is_torch_function
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.quiet_code import is_builtin, is_counter
-from flatout.edits.reading.recorded_values import ENDING, is_torch_function
 from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["writes_between"]

@@ -8,14 +8,14 @@ import ast
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.attribute_values import attribute_values
 from flatout.edits.reading.gradient_flow import last_name
+from flatout.edits.reading.graphs.kept_graphs import reached_functions
 from flatout.edits.reading.in_place import is_in_place
-from flatout.edits.reading.kept_graphs import reached_functions
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.own_meanings import own_operator
 from flatout.edits.reading.purity.pure_calls import PURE_FUNCTIONS, PURE_METHODS, PlainKind, words
 from flatout.edits.reading.quiet_code import is_counter
 from flatout.edits.reading.source_file import Function
-from flatout.edits.reading.still_models import changes_something
+from flatout.edits.reading.writes.still_models import changes_something
 
 __all__ = ["is_only_read", "written_somewhere"]
 
