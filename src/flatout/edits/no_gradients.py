@@ -16,6 +16,15 @@ from flatout.edits.written_edit import WrittenEdit, with_changes, with_import
 __all__ = ["without_gradients"]
 
 _OFF = "torch.no_grad()"
+_OF_FUNCTIONS = (
+    "__code__",
+    "__closure__",
+    "__defaults__",
+    "__kwdefaults__",
+    "__globals__",
+    "__wrapped__",
+    "__qualname__",
+)
 _CALLED_BY_OTHERS = {"forward", "__call__", "__getitem__", "__iter__", "__next__", "training_step"}
 
 
@@ -32,7 +41,8 @@ def without_gradients(project: Project, source: SourceFile, statement: ast.stmt)
             return WrittenEdit(project, left=(source.at(statement, "what it keeps may be used in a backward pass"),))
         if any(may_be_trained_on(project, *each, {node.name}) for each in _calls(project, node)):
             return WrittenEdit(project, left=(source.at(statement, "what it returns may be used in a backward pass"),))
-        otherwise = read_otherwise(project, place, node.body)
+        looked_at = next((each for each in _OF_FUNCTIONS if each in project.mentions), "")
+        otherwise = f"{looked_at} may see the decorator" if looked_at else read_otherwise(project, place, node.body)
         if otherwise:
             return WrittenEdit(project, left=(otherwise,))
         return _written(project, place, node, _decorated)
@@ -67,7 +77,9 @@ def _called(project: Project, statement: ast.stmt) -> tuple[SourceFile, Function
 
 def _only_evaluates(project: Project, source: SourceFile, function: Function) -> bool:
     generator = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
-    return not (generator or function.name in _CALLED_BY_OTHERS or trains(project, source, function))
+    wrapped = any(ast.unparse(each) not in ("staticmethod", "classmethod") for each in function.decorator_list)
+    wrapped = wrapped and not any("no_grad" in ast.unparse(each) for each in function.decorator_list)
+    return not (generator or wrapped or function.name in _CALLED_BY_OTHERS or trains(project, source, function))
 
 
 def _name(call: ast.Call) -> str:

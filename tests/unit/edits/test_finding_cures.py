@@ -245,6 +245,14 @@ class Memory:
     assert outcome.left
 
 
+@pytest.mark.parametrize("more", ["print(evaluate.__code__.co_name)\n", "@timed\n"])
+def test_a_function_that_is_wrapped_or_looked_into_is_left(tmp_path, more):
+    function = dedent(EVALUATE).strip()
+    text = f"{more}{function}\n" if more.startswith("@") else f"{function}\n{more}"
+    changed, _ = cured(tmp_path, "EP002", f"{TRAINING}{text}hits = evaluate(model, test).item()\n")
+    assert changed == []
+
+
 @pytest.mark.parametrize(
     "use", ["    loss = evaluate(model, test) + 1\n    loss.backward()\n", "    evaluate(model, test).backward()\n"]
 )

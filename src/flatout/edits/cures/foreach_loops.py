@@ -20,15 +20,21 @@ def {name}(numbers, *lists):
     """Return whether these are numbers, and plain tensors that share no memory with those of another turn."""
     if any(type(each) not in (int, float) for each in numbers):
         return False
-    turns = {{}}
+    places = set()
     for tensors in lists:
         for turn, each in enumerate(tensors):
             if type(each) not in (torch.Tensor, torch.nn.Parameter) or each.layout is not torch.strided:
                 return False
             if each.requires_grad and torch.is_grad_enabled():
                 return False
-            if turns.setdefault(each.untyped_storage().data_ptr(), turn) != turn:
-                return False
+            memory = each.untyped_storage()
+            places.add((memory.data_ptr(), memory.data_ptr() + memory.nbytes(), turn))
+    places = sorted(places)
+    last, owner = 0, -1
+    for start, end, turn in places:
+        if start < last and turn != owner:
+            return False
+        last, owner = max((last, owner), (end, turn))
     return True'''
 _TWICE = ("state_dict", "values", "items", "children", "modules")  # may give one tensor several times
 

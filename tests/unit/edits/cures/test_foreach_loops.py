@@ -201,6 +201,7 @@ class Meter:
         self.n = self.n * by
         return self
     add_ = mul_
+shared = np.arange(6.0)
 lists = {lists}
 factor = {factor}
 with torch.no_grad():
@@ -217,6 +218,8 @@ found = [each if isinstance(each, torch.Tensor) else torch.as_tensor(getattr(eac
         ("[torch.arange(4.)] * 3", "0.5", "zip(lists, lists)"),
         ("list(torch.arange(12.).unfold(0, 6, 3))", "0.5", "zip(lists, lists[::-1])"),
         ("[torch.tensor(2.0), torch.ones(3)]", "lists[0]", "zip(lists, [1, 2])"),
+        ("[torch.from_numpy(shared), torch.from_numpy(shared[1:])]", "0.5", "zip(lists, [1, 2])"),
+        ("[torch.from_numpy(shared[2:]), torch.from_numpy(shared)]", "0.5", "zip(lists, [1, 2])"),
         ("[torch.ones(2), torch.ones(2)]", "torch.tensor([0.5, 2.0])", "zip(lists, lists)"),
         ("[torch.ones(2), torch.ones(2)]", "np.float32(0.5)", "zip(lists, [1, torch.ones(2)])"),
         ("[Meter(), Meter()]", "3", "zip(lists, [2, 5])"),

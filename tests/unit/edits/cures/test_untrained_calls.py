@@ -93,6 +93,16 @@ def test_what_stands_there_already_is_left(tmp_path):
         (TEACHER + "print(soft.requires_grad)\n", "", 0, "soft.requires_grad` may see"),
         (TEACHER + "keep = [soft]\n", "", 0, "may see that it has no graph"),
         (TEACHER.replace("student(x), soft", "soft, x"), "", 0, "may see that it has no graph"),
+        (TEACHER.replace("student(x), soft", "student(x).detach(), soft"), "", 0, "may see that it has no graph"),
+        (TEACHER.replace("student(x), soft", "student(x).argmax(1), soft"), "", 0, "may see that it has no graph"),
+        (
+            TEACHER.replace("    loss", "    with torch.no_grad():\n        mine = student(x)\n    loss", 1).replace(
+                "distance(student(x)", "distance(mine"
+            ),
+            "",
+            0,
+            "may see that it has no graph",
+        ),
         (MODEL.replace("net.head.p", "net.p"), "encoder", 0, "may be one network"),
         (MODEL.replace("self.head(h)", "h"), "encoder", 0, "may see that it has no graph"),
         (MODEL.replace("net(x)", "net(blend(x))"), "encoder", 0, "may have a graph"),

@@ -13,7 +13,7 @@ from flatout.edits.reading.in_place import changed_in_place
 from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.training_loops import is_without_gradients
 from flatout.edits.reading.weight_changes import changes_weights, keeps_state
-from flatout.edits.reading.writes.still_models import changes_something, gives_other
+from flatout.edits.reading.writes.still_models import changes_something, free_names, gives_other
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit
 
@@ -176,6 +176,9 @@ def _noticed(place: EditPlace, pair: _Pair) -> str:
     changed = changes_something(place.project, place.source, [pair.before, *pair.between], also=allowed)
     if changed:
         return f"{changed} between the two calls may change what the model is given"
+    rebound = free_names(place.project, pair.second) & stores([pair.before, *pair.between])
+    if rebound:
+        return f"{min(rebound)}, which the model may read, is bound anew between the two calls"
     taken = _part(place, pair.second)
     if not _is_tensor(place, taken):
         return "what the second call gives may be no single tensor"

@@ -9,6 +9,7 @@ from flatout.edits.reading.graphs.recorded_values import ENDING, WITHOUT_GRAPH, 
 from flatout.edits.reading.graphs.untrained_models import optimizer_owners
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.reading.training_loops import is_without_gradients
 
 __all__ = ["JoinedUses"]
 
@@ -102,14 +103,34 @@ class JoinedUses:
         made = {each for _, each in self._flow.origins(source, call.func)}
         return bool(made) and made <= self._trained
 
-    def _is_trained(self, source: SourceFile, node: ast.expr, depth: int = 3) -> bool:
-        """Return whether a value is made by a network that is trained, however it is worked out."""
-        for each in ast.walk(node):
-            if isinstance(each, ast.Call) and self._is_of_trained(source, each):
-                return True
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and depth:
-                inside = ast.walk(source.scope(each))
-                bound = [v for one in inside for to, v in pairs(one) if isinstance(to, ast.Name) and to.id == each.id]
-                if bound and all(self._is_trained(source, value, depth - 1) for value in bound):
-                    return True
+    def _is_trained(self, source: SourceFile, node: ast.expr, depth: int = 4) -> bool:
+        """Return whether a value has the graph of a network that is trained, in any case."""
+        match node:
+            case ast.Call():
+                return self._gives_graph(source, node, depth)
+            case ast.BinOp() if not isinstance(node.op, ast.Mod):
+                return any(self._is_trained(source, each, depth) for each in (node.left, node.right))
+            case ast.UnaryOp(op=ast.USub()):
+                return self._is_trained(source, node.operand, depth)
+            case ast.Subscript() | ast.Attribute() if getattr(node, "attr", "") not in WITHOUT_GRAPH | {"data"}:
+                return self._is_trained(source, node.value, depth)
+            case ast.Name() if depth:
+                inside = list(ast.walk(source.scope(node)))
+                bound = [v for one in inside for to, v in pairs(one) if isinstance(to, ast.Name) and to.id == node.id]
+                named = [each for each in inside if isinstance(each, ast.Name) and each.id == node.id]
+                stored = [each for each in named if not isinstance(each.ctx, ast.Load)]
+                whole = bool(bound) and len(bound) == len(stored)
+                return whole and all(self._is_trained(source, value, depth - 1) for value in bound)
         return False
+
+    def _gives_graph(self, source: SourceFile, call: ast.Call, depth: int) -> bool:
+        """Return whether what a call gives has the graph of a trained network."""
+        name = last_name(call.func)
+        if is_without_gradients(source, call) or name in ENDING | {"detach", "numpy"}:
+            return False
+        if self._is_of_trained(source, call):
+            return True
+        if isinstance(call.func, ast.Attribute) and not source.names.dotted(call.func) and name in TENSOR_METHODS:
+            return self._is_trained(source, call.func.value, depth)
+        joins = is_torch_function(source, call.func) or is_model(self._project, source, call.func)
+        return joins and any(self._is_trained(source, each, depth) for each in call.args)

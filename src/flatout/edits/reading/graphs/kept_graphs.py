@@ -47,13 +47,32 @@ def asks_for_graph(source: SourceFile, nodes: Iterable[ast.AST]) -> str:
 
 def read_otherwise(project: Project, source: SourceFile, nodes: Sequence[ast.AST]) -> str:
     """Return what would do otherwise if `nodes` ran without gradients: code behind them, or what uses their results."""
-    kept = graphs_kept(project, source, nodes)
+    kept = _autocast_around(project, source, nodes) or graphs_kept(project, source, nodes)
     if kept:
         return kept
     uses = NumberUses(project)
     for node in recording(project, source, nodes):
         uses.follow(source, node)
     return uses.reason
+
+
+def _autocast_around(project: Project, source: SourceFile, nodes: Sequence[ast.AST]) -> str:
+    """Return where autocast goes on behind `nodes`, and may keep weights that it casts there; "" for nowhere."""
+    contexts = [
+        (place, node)
+        for place, node in project.nodes(ast.With)
+        if any("autocast" in ast.unparse(item.context_expr) for item in node.items)
+    ]
+    around = {each for node in nodes[:1] for each in source.above(node)}
+    names = [each.name for each in around if isinstance(each, Function)]
+    for name in names:  # grows while it is read
+        for place, call in project.nodes(ast.Call):
+            if last_name(call.func) == name:
+                around |= {*place.above(call)}
+                names += [
+                    each.name for each in place.above(call) if isinstance(each, Function) and each.name not in names
+                ]
+    return next((place.at(node, "autocast may keep what it casts") for place, node in contexts if node in around), "")
 
 
 def reached_functions(project: Project, nodes: Iterable[ast.AST]) -> list[tuple[SourceFile, Function]]:
@@ -64,7 +83,7 @@ def reached_functions(project: Project, nodes: Iterable[ast.AST]) -> list[tuple[
         for source, function in project.functions.get(name, ()):
             if function not in found:
                 found[function] = source
-                names += _mentioned(function.body)
+                names += _mentioned([*function.body, *function.decorator_list, function.args])
         for source, made in project.classes.get(name, ()):
             for function in (each for each in made.body if isinstance(each, Function)):
                 if function.name in ("__init__", "__new__", "__post_init__") and function not in found:
@@ -84,6 +103,9 @@ def graphs_kept(project: Project, source: SourceFile, nodes: Sequence[ast.AST]) 
     asked = asks_for_graph(source, nodes)
     if asked:
         return f"{asked} asks for gradients"
+    cached = next((each for each in ("parametrize.cached", "P.cached", "cached()") if each in project.mentions), "")
+    if cached:
+        return f"{cached} may keep weights that were made without a graph"
     for place, function in reached_functions(project, nodes):
         asked = asks_for_graph(place, [function])
         if asked:

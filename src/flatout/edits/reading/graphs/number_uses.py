@@ -12,9 +12,9 @@ from flatout.edits.reading.dataflow import Flow, pairs
 from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.graphs.recorded_values import (
     ENDING,
-    INDICES,
     WITHOUT_GRAPH,
     is_indices,
+    is_ranked,
     is_torch_function,
     may_record,
 )
@@ -109,7 +109,7 @@ class NumberUses:
 
     def _in_item(self, source: SourceFile, node: ast.expr, above: ast.Subscript, inside: ast.AST | None) -> None:
         is_read = node is not above.slice and isinstance(above.ctx, ast.Load)
-        if is_read and not is_indices(above):
+        if is_read and not is_indices(self._project, source, above):
             self.follow(source, above, inside=inside)
 
     def _in_attribute(self, source: SourceFile, above: ast.Attribute, inside: ast.AST | None) -> None:
@@ -117,11 +117,11 @@ class NumberUses:
         if not isinstance(above.ctx, ast.Load):
             self._more(source, source.statement(above))
         elif isinstance(call, ast.Call) and call.func is above:
-            if above.attr in KEEPING and isinstance(source.parents[call], ast.Expr):
-                return  # more is put into a list
-            if above.attr not in ENDING:
-                known = above.attr in TENSOR_METHODS and above.attr not in self._project.functions
-                self.follow(source, call, inside=inside) if known else self._more(source, call)
+            is_put = above.attr in KEEPING and isinstance(source.parents[call], ast.Expr)  # more is put into a list
+            if above.attr in self._project.functions or not (is_put or above.attr in ENDING | TENSOR_METHODS):
+                self._more(source, call)
+            elif not is_put and above.attr not in ENDING:
+                self.follow(source, call, inside=inside)
         elif above.attr not in WITHOUT_GRAPH | {"data", "indices"}:
             plain = not above.attr.startswith(("_", "grad", "requires", "is_leaf"))
             self.follow(source, above, inside=inside) if plain else self._more(source, above)
@@ -151,7 +151,7 @@ class NumberUses:
         match target:
             case ast.Tuple() | ast.List():
                 for at, each in enumerate(target.elts):
-                    if not (at == 1 and last_name(getattr(value, "func", value)) in INDICES):
+                    if not (at == 1 and is_ranked(self._project, source, value)):
                         self.bound(source, each, value, inside=inside)
             case ast.Name():
                 self._read(source, target, inside)
@@ -199,9 +199,11 @@ class NumberUses:
         if (self._project.script.tree, name) in self._seen:
             return
         self._seen.add((self._project.script.tree, name))
-        for source, node in self._project.nodes(ast.Attribute):
-            if node.attr == name and isinstance(node.ctx, ast.Load):
+        for source, node in self._project.nodes(ast.Attribute, ast.Constant):
+            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
                 self.follow(source, node)
+            elif isinstance(node, ast.Constant) and node.value == name and isinstance(source.parents[node], ast.Call):
+                self._more(source, source.parents[node])  # getattr(self, "name")
 
     def _read(self, source: SourceFile, target: ast.Name, inside: ast.AST | None) -> None:
         """Follow the places that read a variable which is bound at one."""
@@ -265,6 +267,8 @@ class NumberUses:
         """Follow what a function returns to the places that call it."""
         function = source.scope(statement)
         is_plain = isinstance(function, Function) and not function.name.startswith("__")
+        wrapped = [ast.unparse(each) for each in getattr(function, "decorator_list", ())]
+        is_plain = is_plain and all(each in ("staticmethod", "classmethod", "torch.no_grad()") for each in wrapped)
         if not is_plain or not isinstance(function, Function) or function.name == "forward":
             self._more(source, statement)
             return

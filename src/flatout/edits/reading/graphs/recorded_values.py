@@ -10,7 +10,15 @@ from flatout.edits.reading.purity.pure_calls import PURE_FUNCTIONS, PURE_METHODS
 from flatout.edits.reading.quiet_code import COMPUTING, SAME_VALUES, is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["ENDING", "INDICES", "WITHOUT_GRAPH", "is_indices", "is_torch_function", "may_record", "recording"]
+__all__ = [
+    "ENDING",
+    "WITHOUT_GRAPH",
+    "is_indices",
+    "is_ranked",
+    "is_torch_function",
+    "may_record",
+    "recording",
+]
 
 ENDING = words(
     "item tolist argmax argmin argsort size dim numel nelement eq ne lt le gt ge equal allclose isclose long int bool "
@@ -20,7 +28,7 @@ ENDING = words(
 """Methods and functions of tensors whose results have no graph."""
 
 WITHOUT_GRAPH = frozenset({"shape", "dtype", "device", "ndim", "is_cuda", "layout"})
-INDICES = frozenset({"max", "min", "topk", "sort", "median", "kthvalue", "mode"})  # whose second result are indices
+_INDICES = frozenset({"max", "min", "topk", "sort", "median", "kthvalue", "mode"})  # whose second result are indices
 _PLAIN = words("float int bool len str repr print range isinstance type open hasattr round")
 _MAKES = {f"torch.{name}" for name in words(
     "tensor zeros ones full arange randn rand randint eye linspace zeros_like ones_like randperm device no_grad "
@@ -69,7 +77,7 @@ def _records(project: Project, source: SourceFile, node: ast.expr, seen: frozens
             return False
         case ast.Attribute() if node.attr in WITHOUT_GRAPH | {"indices"}:
             return False
-        case ast.Subscript() if is_indices(node):
+        case ast.Subscript() if is_indices(project, source, node):
             return False
         case ast.Call():
             return _call_records(project, source, node, seen)
@@ -88,11 +96,18 @@ def _records(project: Project, source: SourceFile, node: ast.expr, seen: frozens
     return any(_records(project, source, each, seen) for each in parts)
 
 
-def is_indices(node: ast.Subscript) -> bool:
+def is_indices(project: Project, source: SourceFile, node: ast.Subscript) -> bool:
     """Return whether an item is that of `x.max(1)[1]`."""
-    call = node.value
-    is_pair = isinstance(call, ast.Call) and last_name(call.func) in INDICES and bool(call.args or call.keywords)
-    return is_pair and isinstance(node.slice, ast.Constant) and node.slice.value == 1
+    is_second = isinstance(node.slice, ast.Constant) and node.slice.value == 1
+    return is_second and is_ranked(project, source, node.value)
+
+
+def is_ranked(project: Project, source: SourceFile, node: ast.expr) -> bool:
+    """Return whether a call gives values of a tensor with their indices: `x.topk(3)`, `torch.sort(x)`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not (node.args or node.keywords):
+        return False
+    of_torch = source.names.dotted(node.func) in ("", f"torch.{node.func.attr}")
+    return of_torch and node.func.attr in _INDICES and node.func.attr not in project.functions
 
 
 def _call_records(project: Project, source: SourceFile, call: ast.Call, seen: frozenset[object]) -> bool:

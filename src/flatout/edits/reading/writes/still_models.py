@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterable
 
+from flatout.edits.reading.blocks import loads
 from flatout.edits.reading.dataflow import Flow
 from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.graphs.kept_graphs import reached_functions
@@ -18,7 +19,7 @@ from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.quiet_code import is_builtin, is_counter
 from flatout.edits.reading.source_file import SourceFile
 
-__all__ = ["changes_something", "gives_other", "is_plain_argument"]
+__all__ = ["changes_something", "free_names", "gives_other", "is_plain_argument"]
 
 _DRAWS = re.compile(
     r"\w*[Dd]rop\w*|\w*(Batch|Instance|Sync)Norm\w*|\w*[Rr][Rr]e[Ll][Uu]\w*|\w*rand\w*|\w*normal_?|\w*sampl\w*"
@@ -61,6 +62,16 @@ def gives_other(project: Project, source: SourceFile, call: ast.Call) -> str:
     if not all(map(is_plain_argument, [*call.args, *(each.value for each in call.keywords)])):
         return "what it is given is made anew for each call"
     return ""
+
+
+def free_names(project: Project, call: ast.Call) -> set[str]:
+    """Return the variables that the code behind a call of a model reads, and does not bind itself."""
+    found: set[str] = set()
+    for _, function in reached_functions(project, [call.func]):
+        own = {each.id for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        own |= {each.arg for each in ast.walk(function) if isinstance(each, ast.arg)}
+        found |= loads([function]) - own
+    return found
 
 
 def _is_layer(project: Project, source: SourceFile, call: ast.Call) -> bool:

@@ -144,6 +144,21 @@ net = Own()
     assert "draw" in left
 
 
+def test_a_variable_that_the_model_reads_stays_the_same(tmp_path):
+    before = """\
+scale = 1.0
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(6, 4)
+    def forward(self, x):
+        return self.a(x) * scale
+net = Own()
+"""
+    lines = ["out = net(x)", "scale = scale / 2", "acc = net(x).argmax(1)  # <<"]
+    assert "scale, which the model may read" in loop(tmp_path, *lines, before=before)[1]
+
+
 def test_a_model_of_the_user_s_that_only_computes_is_understood(tmp_path):
     before = """\
 class Own(nn.Module):

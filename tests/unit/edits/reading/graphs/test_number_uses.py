@@ -69,11 +69,20 @@ def test_numbers_are_all_that_is_read(tmp_path, text):
         ("out = net(x)  # <<\nprint(vars())\n", "vars"),
         ("out = [net(x) for _ in q]  # <<\nfor each in out:\n    each.backward()\n", "backward"),
         ("run = lambda v: v.backward()\nrun(net(x))  # <<\n", "run"),
+        ("def sort(t):\n    return 1, t.sum()\na, b = sort(net(x))  # <<\nb.backward()\n", "backward"),
+        ("_, b = min([(1, net(x)), (2, net(y))])  # <<\nb.backward()\n", "backward"),
+        ("self.aux = net(x)  # <<\nshow(getattr(self, 'aux'))\n", "getattr"),
+        ("class Box:\n    def item(self):\n        return self.t\nv = net(x).item()  # <<\nv.backward()\n", "backward"),
+        ("def wrap(f):\n    return lambda x: f(x).backward()\n@wrap\ndef g(x):\n    return net(x)\ng(x).item()  # <<\n",
+         "asks for gradients"),
+        ("with torch.autocast('cpu'):\n    print(net(x).argmax().item())  # <<\n    crit(net(x), y)\n", "autocast"),
+        ("def see(x):\n    print(net(x).argmax().item())  # <<\nwith torch.autocast('cpu'):\n    see(x)\n", "autocast"),
+        ("with parametrize.cached():\n    print(net(x).argmax().item())  # <<\n", "cached"),
         ("with torch.enable_grad():  # <<\n    out = net(x)\n", "enable_grad"),
         ("class A(nn.Module):\n    def forward(self, x):\n        self.seen[0] = self.a(x)\nA()(x)  # <<\n", "keeps"),
         ("class A(nn.Module):\n    def forward(self, x):\n        print(self.a(x))\nA()(x)  # <<\n", "print"),
     ],
-)
+)  # fmt: skip
 def test_more_is_seen(tmp_path, text, word):
     assert word in otherwise(tmp_path, text)
 
