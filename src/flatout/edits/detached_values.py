@@ -12,6 +12,7 @@ from flatout.edits.reading.graphs.number_uses import NumberUses
 from flatout.edits.reading.graphs.recorded_values import is_torch_function
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.reading.writes.changed_meanings import changed_meaning
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.written_edit import WrittenEdit, with_changes
 
@@ -41,8 +42,9 @@ def detached(project: Project, source: SourceFile, statement: ast.stmt) -> Writt
         uses.bound(source, holder, statement.value)
     else:
         uses.held(source, holder)
-    if uses.reason:
-        return WrittenEdit(project, left=(uses.reason,))
+    reason = uses.reason or changed_meaning(project)
+    if reason:
+        return WrittenEdit(project, left=(reason,))
     return WrittenEdit(with_changes(project, lines=[(source, statement.lineno, _detach)]), changed=1)
 
 

@@ -11,6 +11,7 @@ from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, loads, stores
 from flatout.edits.reading.error_handlers import caught_at
 from flatout.edits.reading.gradient_reads import gradient_hook, leaves_block, touches_gradients
+from flatout.edits.reading.writes.changed_meanings import changed_meaning
 from flatout.edits.reading.writes.writes_between import writes_between
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit, with_import
@@ -49,6 +50,9 @@ def in_one_pass(place: EditPlace) -> WrittenEdit:
 def _seen_apart(place: EditPlace) -> str:
     """Return what may tell one pass from two, "" for nothing."""
     project = place.project
+    meaning = changed_meaning(project)
+    if meaning:
+        return meaning
     if "backward" in project.functions:
         return "backward() of the user's may do something in each pass, or be no sum"
     for name in ("checkpoint", "inplace=True", "__dict__", "__getattribute__"):

@@ -235,6 +235,12 @@ def test_turns_that_meet_and_what_is_no_tensor_are_changed_one_by_one(tmp_path, 
     same_results(text, after, "found")
 
 
+def test_items_and_lists_of_the_user_s_classes_are_read_as_they_were(tmp_path):
+    own = "import torch\nclass Own(dict):\n    def __getitem__(self, key):\n        return draw(key)\nown = Own()\n"
+    assert "may be something else" in made(tmp_path, own + "for p in ps:\n    p.mul_(own['lr'])  # <<\n")[1]
+    assert "own may see" in made(tmp_path, own + "for p in own:\n    p.mul_(2)  # <<\n")[1]
+
+
 def test_what_is_set_again_is_set_on_its_own_owner(tmp_path):
     text = """\
 import torch

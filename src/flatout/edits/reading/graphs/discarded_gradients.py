@@ -11,6 +11,7 @@ from flatout.edits.reading.optimizer_steps import is_scheduler
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.source_file import Function, SourceFile
+from flatout.edits.reading.writes.changed_meanings import changed_meaning
 
 __all__ = ["missed_gradients", "sees_gradients"]
 
@@ -56,6 +57,9 @@ def missed_gradients(project: Project, source: SourceFile, statement: ast.stmt, 
     `steps`: the optimizers whose own gradients it adds all the same. All others must be zeroed in the block of their
     step, with nothing but other passes since.
     """
+    meaning = changed_meaning(project)
+    if meaning:
+        return meaning
     seen = sees_gradients(project)
     if seen:
         return f"{seen} may see the gradients that would be left out"

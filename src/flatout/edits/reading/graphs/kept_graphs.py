@@ -15,6 +15,7 @@ from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import Function, SourceFile
+from flatout.edits.reading.writes.changed_meanings import changed_meaning
 
 __all__ = ["asks_for_graph", "graphs_kept", "reached_functions", "read_otherwise"]
 
@@ -75,6 +76,16 @@ def _autocast_around(project: Project, source: SourceFile, nodes: Sequence[ast.A
     return next((place.at(node, "autocast may keep what it casts") for place, node in contexts if node in around), "")
 
 
+def _warned(project: Project) -> str:
+    """Return where warnings are errors or collected: reading numbers of a tensor that has a graph may warn."""
+    for source, call in project.nodes(ast.Call):
+        given = [each.value for each in call.args if isinstance(each, ast.Constant)]
+        error = last_name(call.func) in ("simplefilter", "filterwarnings") and "error" in given
+        if error or (last_name(call.func) == "catch_warnings" and call.keywords):
+            return source.at(call, "warnings are looked at")
+    return ""
+
+
 def reached_functions(project: Project, nodes: Iterable[ast.AST]) -> list[tuple[SourceFile, Function]]:
     """Return the user's functions that may run where `nodes` do, by name, and those that they call."""
     found: dict[Function, SourceFile] = {}
@@ -103,6 +114,9 @@ def graphs_kept(project: Project, source: SourceFile, nodes: Sequence[ast.AST]) 
     asked = asks_for_graph(source, nodes)
     if asked:
         return f"{asked} asks for gradients"
+    meaning = changed_meaning(project) or _warned(project)
+    if meaning:
+        return meaning
     cached = next((each for each in ("parametrize.cached", "P.cached", "cached()") if each in project.mentions), "")
     if cached:
         return f"{cached} may keep weights that were made without a graph"

@@ -6,6 +6,7 @@ that read them, through the user's functions and to those that call them.
 """
 
 import ast
+import sys
 
 from flatout.edits.reading.blocks import block_of
 from flatout.edits.reading.dataflow import Flow, pairs
@@ -321,8 +322,17 @@ def is_model(project: Project, source: SourceFile, node: ast.expr) -> bool:
     walked = [each for each in ast.walk(source.scope(node)) if isinstance(each, ast.For)]
     walked = [each for each in walked if isinstance(node, ast.Name) and node.id in _targets(each.target)]
     flow = Flow(project)
-    made = [call for of in (node, *(each.iter for each in walked)) for _, call in flow.origins(source, of)]
-    return bool(made) and not any(last_name(call.func) in ("partial", "getattr", "compile") for call in made)
+    made = [each for of in (node, *(each.iter for each in walked)) for each in flow.origins(source, of)]
+    return bool(made) and all(_makes_model(project, *each) for each in made)
+
+
+def _makes_model(project: Project, source: SourceFile, call: ast.Call) -> bool:
+    """Return whether a call makes an object of a class, or a model of a library's."""
+    name, dotted = last_name(call.func), source.names.dotted(call.func)
+    if name in project.classes or (dotted and name[:1].isupper()):
+        return True
+    root = dotted.partition(".")[0]
+    return bool(root) and root not in sys.stdlib_module_names and root not in ("torch", "numpy")
 
 
 def renewed_between(source: SourceFile, target: ast.Name, read: ast.Name) -> bool:

@@ -18,6 +18,7 @@ from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.quiet_code import is_builtin, is_counter
 from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.reading.writes.changed_meanings import changed_meaning
 
 __all__ = ["changes_something", "free_names", "gives_other", "is_plain_argument"]
 
@@ -47,6 +48,9 @@ _OF_GRADIENTS = words("backward zero_grad clip_grad_norm_ clip_grad_value_")
 def gives_other(project: Project, source: SourceFile, call: ast.Call) -> str:
     """Return why a call of a model may give something else, or do something more, a second time; "" where it cannot."""
     made = [] if source.names.dotted(call.func) else Flow(project).origins(source, call.func)
+    meaning = changed_meaning(project)
+    if meaning:
+        return meaning
     if not made:
         return f"what {ast.unparse(call.func)} is cannot be told"
     for place, maker in made:
@@ -59,7 +63,9 @@ def gives_other(project: Project, source: SourceFile, call: ast.Call) -> str:
         found = changes_something(project, place, function.body, also=words("super"), forward=True)
         if found:
             return f"{function.name}() may draw or count: {found}"
-    if not all(map(is_plain_argument, [*call.args, *(each.value for each in call.keywords)])):
+    given = [*call.args, *(each.value for each in call.keywords)]
+    read = {each.attr for node in given for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    if not all(map(is_plain_argument, given)) or read & project.functions.keys():
         return "what it is given is made anew for each call"
     return ""
 

@@ -6,13 +6,14 @@ optimizer's state. It reads no numbers of tensors, since those may be what an ea
 
 import ast
 
-from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.dataflow import Flow, pairs
 from flatout.edits.reading.error_handlers import caught_at
 from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.reading.writes.changed_meanings import changed_meaning
 
 __all__ = ["is_steady_number", "order_seen"]
 
@@ -30,6 +31,8 @@ _MODES = ("__torch_function__", "__torch_dispatch__", "TorchFunctionMode", "Torc
 def is_steady_number(project: Project, source: SourceFile, node: ast.expr) -> bool:
     """Return whether an expression gives the same in each turn, where it gives a number."""
     for each in ast.walk(node):
+        if isinstance(each, ast.Name) and _is_of_class(project, source, each):
+            return False
         if isinstance(each, ast.Call):
             known = source.names.dotted(each.func).startswith("math.")
             if not known and not is_builtin(source, each.func, ("float", "int", "min", "max", "abs")):
@@ -39,12 +42,21 @@ def is_steady_number(project: Project, source: SourceFile, node: ast.expr) -> bo
     return True
 
 
+def _is_of_class(project: Project, source: SourceFile, node: ast.expr) -> bool:
+    """Return whether a name may stand for an object of the user's that runs code where its items are read."""
+    own = any(name in project.functions for name in ("__getitem__", "__iter__", "__next__", "__missing__"))
+    return own and any(last_name(call.func) in project.classes for _, call in Flow(project).origins(source, node))
+
+
 def order_seen(
     project: Project, source: SourceFile, loop: ast.For, heads: list[ast.stmt], conditions: list[ast.expr]
 ) -> str:
     """Return what may see that the changes at the end of each turn are made behind the loop, "" for nothing."""
     if any(name in project.mentions for name in _MODES):
         return "operations of tensors may be watched"
+    meaning = changed_meaning(project)
+    if meaning:
+        return meaning
     caught = caught_at(project, source, loop)
     if caught:
         return f"an error in a turn might be caught by {caught}"
@@ -65,7 +77,7 @@ def _walked(project: Project, source: SourceFile, node: ast.expr) -> str:
         ]
         lazy = [each for each in made if isinstance(each, ast.GeneratorExp)]
         called = [each for each in made if isinstance(each, ast.Call) and last_name(each.func) in project.functions]
-        loud = (lazy or called or _own_iterators(project)) and not isinstance(
+        loud = (lazy or called or _is_of_class(project, source, node) or _own_iterators(project)) and not isinstance(
             node, ast.Subscript | ast.List | ast.Tuple
         )
         return ast.unparse(node) if loud else ""

@@ -11,10 +11,10 @@ from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.graphs.kept_graphs import reached_functions
 from flatout.edits.reading.in_place import is_in_place
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.own_meanings import own_operator
 from flatout.edits.reading.purity.pure_calls import PURE_FUNCTIONS, PURE_METHODS, PlainKind, words
 from flatout.edits.reading.quiet_code import is_counter
 from flatout.edits.reading.source_file import Function
+from flatout.edits.reading.writes.changed_meanings import changed_meaning
 from flatout.edits.reading.writes.still_models import changes_something
 
 __all__ = ["is_only_read", "written_somewhere"]
@@ -46,7 +46,7 @@ def written_somewhere(place: EditPlace) -> str:
     project, scope = place.project, place.source.scope(place.statement)
     if not isinstance(scope, Function):
         return "it stands in no function, so that anything may write into it"
-    watching = next((each for each in _WATCHING if each in project.mentions), "") or own_operator(project)
+    watching = next((each for each in _WATCHING if each in project.mentions), "") or changed_meaning(project)
     if watching:
         return f"{watching} may see whose memory it is"
     changed = changes_something(project, place.source, scope.body, also=words("drop dropout super"), forward=True)

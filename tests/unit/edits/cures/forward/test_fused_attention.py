@@ -208,20 +208,12 @@ class Scale(nn.Module):
     p = 0.5
     def forward(self, x):
         return x * 0.5
-class Number:
-    def __init__(self, n):
-        self.n = n
-    def __matmul__(self, other):
-        return Number(self.n * other.n)
-    def softmax(self, dim):
-        return Number(self.n + 1)
-    mT = property(lambda self: self)
 def plain(x):
     return x * 0.5
 q, k, v = (torch.randn(SIZES) for _ in range(3))
 GIVEN
 LINES
-found = [torch.as_tensor(getattr(out, "n", out)).nan_to_num(7.5)]
+found = [out.nan_to_num(7.5)]
 """
 
 
@@ -245,7 +237,6 @@ found = [torch.as_tensor(getattr(out, "n", out)).nan_to_num(7.5)]
         ("2, 3, 5, 4", "drop = Scale()", "s = q @ k.mT\ns = drop(s.softmax(-1))\nout = s @ v  # <<"),
         ("4", "k = v = torch.randn(5, 4)", "s = q @ k.mT"),
         ("3, 4", "k, v = torch.randn(5, 4), torch.randn(5)", "s = q @ k.mT"),
-        ("4", "q, k, v = Number(2), Number(3), Number(5)", "s = q @ k.mT"),
         ("2, 3, 5, 4", "v = v.double()\nq = q.double()\nk = k.double()", "s = q @ k.mT"),
     ],
 )  # fmt: skip

@@ -144,6 +144,12 @@ net = Own()
     assert "draw" in left
 
 
+def test_an_argument_that_runs_code_is_read_twice(tmp_path):
+    before = "class Data:\n    @property\n    def row(self):\n        return draw()\ndata = Data()\n"
+    lines = ["out = model(data.row)", "acc = model(data.row).argmax(1)  # <<"]
+    assert "is made anew" in loop(tmp_path, *lines, before=before)[1]
+
+
 def test_a_variable_that_the_model_reads_stays_the_same(tmp_path):
     before = """\
 scale = 1.0

@@ -77,6 +77,8 @@ def test_numbers_are_all_that_is_read(tmp_path, text):
          "asks for gradients"),
         ("with torch.autocast('cpu'):\n    print(net(x).argmax().item())  # <<\n    crit(net(x), y)\n", "autocast"),
         ("def see(x):\n    print(net(x).argmax().item())  # <<\nwith torch.autocast('cpu'):\n    see(x)\n", "autocast"),
+        ("from operator import methodcaller\nrun = methodcaller('backward')\nrun(net(x))  # <<\n", "run"),
+        ("import warnings\nwarnings.simplefilter('error')\nn = float(net(x))  # <<\n", "warnings are looked at"),
         ("with parametrize.cached():\n    print(net(x).argmax().item())  # <<\n", "cached"),
         ("with torch.enable_grad():  # <<\n    out = net(x)\n", "enable_grad"),
         ("class A(nn.Module):\n    def forward(self, x):\n        self.seen[0] = self.a(x)\nA()(x)  # <<\n", "keeps"),
