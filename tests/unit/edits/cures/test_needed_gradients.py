@@ -86,6 +86,19 @@ def test_gradients_that_somebody_may_read_are_computed(tmp_path, old, new, reaso
     assert reason in left
 
 
+@pytest.mark.parametrize(
+    ("holds", "zeroes", "sure"),
+    [
+        ("g.parameters()", "g.zero_grad()", True),
+        ("g.parameters()", "d.zero_grad()", False),
+        ("[*g.parameters(), *e.parameters()]", "g.zero_grad()", False),
+    ],
+)
+def test_a_network_may_zero_what_its_optimizer_holds(tmp_path, holds, zeroes, sure):
+    text = PAIR.replace("opt_g.zero_grad()", zeroes).replace("Adam(g.parameters())", f"Adam({holds})")
+    assert bool(made(tmp_path, text)[0]) is sure
+
+
 def test_a_pass_inside_of_a_function_that_runs_behind_the_zeroing_is_left(tmp_path):
     inside = PAIR.split("for x in data:\n")[1].split("    opt_g.zero_grad")[0]
     text = f"""\

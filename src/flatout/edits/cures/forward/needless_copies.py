@@ -95,7 +95,7 @@ def by_broadcast(place: EditPlace) -> WrittenEdit:
     operations = [place.source.parents[each] for each in uses]
     if not uses or not all(isinstance(each, ast.BinOp) and not isinstance(each.op, ast.MatMult) for each in operations):
         return place.left("what is repeated is used for more than to meet other tensors element by element")
-    reason = _read_alone(place, call) or _unsteady(call, method.value) or written_somewhere(place)
+    reason = _read_alone(place, call) or _unsteady(place, call, method.value) or written_somewhere(place)
     if reason:
         return place.left(reason)
     changes = TextChanges(place.source)
@@ -130,9 +130,10 @@ def _expanded(place: EditPlace, changes: TextChanges, call: ast.Call, value: ast
     return f"{name}.expand({sizes}) if {' and '.join(asked)} else {name}.repeat({repeated})"
 
 
-def _unsteady(call: ast.Call, value: ast.expr) -> str:
+def _unsteady(place: EditPlace, call: ast.Call, value: ast.expr) -> str:
     """Return what cannot be worked out twice, or a little earlier; "" for nothing."""
-    for node in (inner for each in (value, *call.args) for inner in ast.walk(each)):
+    is_first = isinstance(place.source.parents[call], ast.Assign)  # so that it is worked out where it was
+    for node in (inner for each in ([] if is_first else [value], call.args) for one in each for inner in ast.walk(one)):
         if isinstance(node, ast.Call):
             known = isinstance(node.func, ast.Attribute) and node.func.attr in TENSOR_METHODS | {"size", "dim"}
             if not known:

@@ -11,6 +11,7 @@ from flatout.edits.reading.graphs.number_uses import TENSOR_METHODS, NumberUses
 from flatout.edits.reading.graphs.recorded_values import ENDING, WITHOUT_GRAPH, is_torch_function
 from flatout.edits.reading.in_place import changed_in_place
 from flatout.edits.reading.purity.pure_calls import words
+from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.reading.training_loops import is_without_gradients
 from flatout.edits.reading.weight_changes import changes_weights, keeps_state
 from flatout.edits.reading.writes.still_models import changes_something, free_names, gives_other
@@ -180,7 +181,7 @@ def _noticed(place: EditPlace, pair: _Pair) -> str:
     if rebound:
         return f"{min(rebound)}, which the model may read, is bound anew between the two calls"
     taken = _part(place, pair.second)
-    if not _is_tensor(place, taken):
+    if not _is_tensor(place, place.source, taken):
         return "what the second call gives may be no single tensor"
     if is_without_gradients(place.source, place.statement):
         return ""
@@ -189,19 +190,28 @@ def _noticed(place: EditPlace, pair: _Pair) -> str:
     return uses.reason
 
 
-def _is_tensor(place: EditPlace, node: ast.expr) -> bool:
-    """Return whether something is used as tensors alone are, at once or under its name."""
-    around = place.source.parents[node]
+def _is_tensor(place: EditPlace, source: SourceFile, node: ast.expr) -> bool:
+    """Return whether something is used as tensors alone are, at once or under its name, or in the user's functions."""
+    around = source.parents[node]
     if isinstance(around, ast.Assign) and all(isinstance(each, ast.Name) for each in around.targets):
         names = {each.id for each in around.targets if isinstance(each, ast.Name)}
-        scope = place.source.scope(place.statement)
-        read = [each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id in names]
-        read = [each for each in read if isinstance(each.ctx, ast.Load)]
-        return bool(read) and all(_is_tensor(place, each) for each in read)
+        return _are_tensors(place, source, source.scope(around), names)
     if isinstance(around, ast.Attribute):
         return around.attr in TENSOR_METHODS | ENDING | WITHOUT_GRAPH
-    is_given = isinstance(around, ast.Call) and around.func is not node
-    return is_given and isinstance(around, ast.Call) and is_torch_function(place.source, around.func)
+    if not isinstance(around, ast.Call) or node not in around.args:
+        return False
+    known = place.project.functions.get(last_name(around.func), ())
+    if len(known) == 1 and isinstance(around.func, ast.Name):
+        ((home, function),) = known
+        given = [*function.args.posonlyargs, *function.args.args][around.args.index(node) :][:1]
+        return bool(given) and _are_tensors(place, home, function, {given[0].arg})
+    return is_torch_function(source, around.func)
+
+
+def _are_tensors(place: EditPlace, source: SourceFile, scope: ast.AST, names: set[str]) -> bool:
+    read = [each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id in names]
+    read = [each for each in read if isinstance(each.ctx, ast.Load)]
+    return bool(read) and all(_is_tensor(place, source, each) for each in read)
 
 
 def _refused_here(place: EditPlace, pair: _Pair) -> str:

@@ -4,10 +4,12 @@ import ast
 from collections.abc import Container
 
 from flatout.edits.reading.blocks import block_of
+from flatout.edits.reading.dataflow import Flow
 from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.gradient_reads import gradient_hook
 from flatout.edits.reading.graphs.kept_graphs import reached_functions
 from flatout.edits.reading.optimizer_steps import is_scheduler
+from flatout.edits.reading.parameter_groups import owner_of_parameters
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.source_file import Function, SourceFile
@@ -81,12 +83,24 @@ def _is_zeroed(project: Project, place: SourceFile, call: ast.Call, owner: ast.e
     """Return whether an optimizer's gradients are zeroed before its step, and not added to by `statement` since."""
     step = place.statement(call)
     block = block_of(place, step)
+    zeroing = {f"{ast.unparse(owner)}.zero_grad()", *_zeroing(project, place, owner)}
     for at in range(block.index(step) - 1, -1, -1):
         between = block[at + 1 : block.index(step)]
-        if ast.unparse(block[at]) == f"{ast.unparse(owner)}.zero_grad()":
+        if ast.unparse(block[at]) in zeroing:
             inside = {node for each in between for node in ast.walk(each)}
             called = [function for _, function in reached_functions(project, between)]
             return statement not in inside and not any(statement in ast.walk(each) for each in called)
         if isinstance(block[at], Function | ast.ClassDef):
             return False
     return False
+
+
+def _zeroing(project: Project, place: SourceFile, optimizer: ast.expr) -> list[str]:
+    """Return the statement by which a network zeroes all that an optimizer holds, if the same names mean them here."""
+    made = Flow(project).origins(place, optimizer)
+    owners = [owner_of_parameters(source, call) for source, call in made]
+    texts = {ast.unparse(each) for each in owners if each is not None}
+    scopes = (place.scope(optimizer), place.tree)
+    here = all(source is place and source.scope(call) in scopes for source, call in made)
+    known = here and len(texts) == 1 and None not in owners and "add_param_group" not in project.mentions
+    return [f"{min(texts)}.zero_grad()"] if known and "zero_grad" not in project.functions else []

@@ -117,6 +117,27 @@ class Net(nn.Module):
     assert f"{CALL}(q * self.scale, k, v" in trained
 
 
+def test_a_module_is_no_method_of_tensors(tmp_path):
+    text = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.dropout, self.softmax = nn.Dropout(0.0), nn.Softmax(-1)
+    def forward(self, q, k, v, mask=None):
+        s = torch.matmul(q, k.transpose(-1, -2)) / 2
+        if mask is not None:
+            s = s + mask
+        w = self.dropout(self.softmax(s))
+        return torch.matmul(w, v)  # <<
+q, k, v = (torch.randn(2, 3, 5, 4) for _ in range(3))
+bias = torch.randn(5, 5)
+found = [Net()(q, k, v), Net()(q, k, v, bias)]
+"""
+    after, left = edited(tmp_path, "fused-attention", HEAD + text)
+    assert left == ""
+    same_results(HEAD + text, after, "found", exact=False)
+
+
 @pytest.mark.parametrize(
     ("scores", "out", "sizes"),
     [

@@ -169,6 +169,13 @@ def test_a_repeated_tensor_is_expanded_where_it_has_one_row(tmp_path):
     ]
 
 
+def test_what_is_repeated_may_be_worked_out_on_the_line(tmp_path):
+    lines = ["y = self.fc(x)[:, None].repeat(1, 3, 1)  # <<", "return state - y"]
+    after, left = copies(tmp_path, "repeat", *lines, edit="broadcast")
+    assert (after[0], left) == ("single = self.fc(x)[:, None]", "")
+    assert copies(tmp_path, "repeat", "return state - self.fc(x).repeat(3, 1)  # <<", edit="broadcast")[0] == []
+
+
 def test_the_order_in_memory_is_that_of_the_left_one(tmp_path):
     lines = ["y = x[:, None].expand(-1, 5, -1).contiguous()  # <<", "return y * state + state * y"]
     after, _ = copies(tmp_path, "repeat", *lines, edit="broadcast")

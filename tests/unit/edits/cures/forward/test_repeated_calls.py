@@ -144,6 +144,13 @@ net = Own()
     assert "draw" in left
 
 
+def test_a_function_of_the_user_s_may_take_a_tensor(tmp_path):
+    before = "def score(out, y):\n    return (out.argmax(1) == y).sum().item()\ndef size(out):\n    return len(out)\n"
+    lines = ["out = model(x)", "acc = score(model(x), y)  # <<"]
+    assert loop(tmp_path, *lines, before=before)[0][1] == "acc = score(out.detach().clone(), y)"
+    assert loop(tmp_path, "out = model(x)", "n = size(model(x))  # <<", before=before)[0] == []
+
+
 def test_an_argument_that_runs_code_is_read_twice(tmp_path):
     before = "class Data:\n    @property\n    def row(self):\n        return draw()\ndata = Data()\n"
     lines = ["out = model(data.row)", "acc = model(data.row).argmax(1)  # <<"]
