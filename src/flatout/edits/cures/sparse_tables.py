@@ -25,7 +25,7 @@ _SETTING = ("dict", "update", "setdefault", "setattr")
 _SETTINGS = {"momentum", "weight_decay", "maximize", "nesterov", "foreach", "fused"}
 _READERS = words(
     "GradScaler create_graph OneCycleLR CyclicLR DataParallel half bfloat16 float16 set_default_dtype load_state_dict "
-    "sparse extra_repr __repr__ to_sparse compile"
+    "sparse extra_repr weight_norm spectral_norm parametrize register_parametrization __repr__ to_sparse compile"
 )
 _HOLDING = words("list tuple filter sum len next any all iter chain enumerate zip map numel")
 

@@ -58,6 +58,7 @@ def test_all_optimizers_that_step_before_the_next_pass_count(tmp_path):
         ("opt_d.step()", "opt_d.step(closure)", "which optimizers step"),
         ("opt_d.step()", "finish()\n    opt_d.step()", "which optimizers step"),
         ("opt_d.step()", "world.step()", "which optimizers step"),
+        ("for x in data:", "go = opt_g.step\nfor x in data:", "opt_g.step may be called by another name"),
         ("opt_g.zero_grad()", "pass", "opt_g.step() may use the gradients"),
         ("opt_g.zero_grad()", "if x: opt_g.zero_grad()", "opt_g.step() may use the gradients"),
         ("opt_g.zero_grad()", "opt_g.zero_grad(set_to_none=False)", "opt_g.step() may use the gradients"),

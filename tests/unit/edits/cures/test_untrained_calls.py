@@ -1,7 +1,7 @@
 """What is not trained, called under `torch.no_grad()`: by the line of the finding, or inside of a model's forward.
 
 Modules: flatout.edits.reading.graphs.apart_networks, flatout.edits.reading.graphs.joined_uses,
-flatout.edits.reading.graphs.untrained_models.
+flatout.edits.reading.graphs.steady_graphs, flatout.edits.reading.graphs.untrained_models.
 """
 
 import pytest
@@ -153,6 +153,47 @@ main()
 """
     assert made(tmp_path, text)[1] == ""
     assert "big may be trained" in made(tmp_path, text.replace("big.eval()", "small.add_module('b', big)"))[1]
+
+
+STUDENT = """\
+class Student(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.act = torch.nn.Linear(4, 4), torch.nn.Linear(4, 3), torch.nn.ReLU()
+        self.late = True
+    def forward(self, x):
+        BODY
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "sure"),
+    [
+        ("return self.head(self.act(self.body(x)))", True),
+        ("h = torch.relu(self.body(x))\n        return self.act(self.head(h)) * 2", True),
+        ("x = self.body(x)\n        return x.view(-1, 4)", True),
+        ("return self.body(x), self.head(x)", True),
+        ("return self.head(x) if self.late else x", False),
+        ("if self.late:\n            x = self.head(x)\n        return x", False),
+        ("return self.act(x)", False),
+        ("return self.head(x).detach()", False),
+        ("with torch.no_grad():\n            h = self.head(x)\n        return h", False),
+        ("return self.head(x).argmax(1)", False),
+    ],
+)
+def test_a_student_has_a_graph_in_any_case(tmp_path, body, sure):
+    text = TEACHER.replace("import torch\n", "import torch\n" + STUDENT.replace("BODY", body))
+    text = text.replace(
+        "student, distance = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)",
+        "student, distance = torch.nn.Linear(4, 3), Student()",
+    )
+    left = made(tmp_path, text)[1]
+    assert ("may have no graph at times" in left) is not sure
+
+
+def test_a_student_that_may_be_another_network_is_left(tmp_path):
+    text = TEACHER.replace("for x in", "if small:\n    student = torch.nn.Identity()\nfor x in")
+    assert "student gives may have no graph" in made(tmp_path, text)[1]
 
 
 def test_the_weights_are_the_same_to_the_bit(tmp_path):

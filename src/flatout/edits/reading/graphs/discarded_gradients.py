@@ -65,6 +65,10 @@ def missed_gradients(project: Project, source: SourceFile, statement: ast.stmt, 
     seen = sees_gradients(project)
     if seen:
         return f"{seen} may see the gradients that would be left out"
+    for place, node in project.nodes(ast.Attribute):
+        called = place.parents[node]
+        if node.attr == "step" and not (isinstance(called, ast.Call) and called.func is node):
+            return place.at(node, f"{ast.unparse(node)} may be called by another name")
     own = {ast.unparse(each) for each in steps}
     for place, call in project.nodes(ast.Call):
         if last_name(call.func) != "step" or not isinstance(call.func, ast.Attribute):

@@ -11,6 +11,7 @@ from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.graphs.apart_networks import are_apart
 from flatout.edits.reading.graphs.discarded_gradients import sees_gradients
+from flatout.edits.reading.graphs.steady_graphs import gives_graph
 from flatout.edits.reading.parameter_groups import owner_of_parameters
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
@@ -47,6 +48,9 @@ def trained_somewhere(project: Project, source: SourceFile, network: ast.expr) -
         return "what the optimizers hold cannot be told from the source"
     if not all(are_apart(project, (source, network), owner) for owner in owners):
         return f"{ast.unparse(network)} and what is trained may be one network, or parts of each other"
+    unsure = next((owner for place, owner in owners if not gives_graph(project, place, owner)), None)
+    if unsure is not None:
+        return f"what {ast.unparse(unsure)} gives may have no graph at times"
     texts = {ast.unparse(owner) for _, owner in owners}
     seen = sees_gradients(project, set(_clips(project, texts)))
     if seen:
