@@ -5,9 +5,14 @@ from collections.abc import Sequence
 
 import libcst as cst
 
+from flatout.edits.reading.blocks import block_of, stores
+from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.gradient_flow import last_name, may_be_trained_on, named_in
+from flatout.edits.reading.graphs.number_uses import NumberUses
+from flatout.edits.reading.graphs.recorded_values import is_torch_function
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.reading.writes.changed_meanings import changed_meaning
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.written_edit import WrittenEdit, with_changes
 
@@ -15,6 +20,7 @@ __all__ = ["detached"]
 
 _ADD = {"append", "appendleft", "add"}
 _JOIN = {"torch.stack", "torch.cat", "torch.concat", "torch.vstack", "torch.hstack"}  # of tensors alone
+_SELDOM = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _OF_TENSORS = {"argmax", "backward", "cpu", "dim", "item", "mean", "reshape", "softmax", "squeeze", "view"}
 
 
@@ -28,9 +34,17 @@ def detached(project: Project, source: SourceFile, statement: ast.stmt) -> Writt
         return WrittenEdit(project, there=1)
     if may_be_trained_on(project, source, statement, {last_name(holder)}):
         return WrittenEdit(project, left=(source.at(statement, "what is kept may be used in a backward pass"),))
-    if not (isinstance(statement, ast.AugAssign) or _is_tensor(project, source, value, holder)):
+    if not _is_tensor(project, source, value, holder):
         said = f"{ast.unparse(value)} may not be a single tensor: keep its .detach() by hand"
         return WrittenEdit(project, left=(source.at(statement, said),))
+    uses = NumberUses(project)
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp) and isinstance(holder, ast.Name):
+        uses.bound(source, holder, statement.value)
+    else:
+        uses.held(source, holder)
+    reason = uses.reason or changed_meaning(project)
+    if reason:
+        return WrittenEdit(project, left=(reason,))
     return WrittenEdit(with_changes(project, lines=[(source, statement.lineno, _detach)]), changed=1)
 
 
@@ -54,17 +68,58 @@ def _kept(statement: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _is_tensor(project: Project, source: SourceFile, value: ast.expr, holder: ast.expr) -> bool:
-    """Return whether `value` is used, or what keeps it is, as nothing but tensors are."""
+    """Return whether `value` is a tensor in any case: made by torch, used as nothing else is, or joined with others."""
     if isinstance(value, ast.BinOp):
         return _is_tensor(project, source, value.left, holder) or _is_tensor(project, source, value.right, holder)
-    if isinstance(value, ast.Call) and source.names.dotted(value.func).startswith("torch."):
+    if isinstance(value, ast.Call) and is_torch_function(source, value.func):
         return True
-    if any(last_name(holder) in named_in(call.args[0]) for _, call in project.calls(*_JOIN) if call.args):
+    joined = [(place, call) for place, call in project.calls(*_JOIN) if call.args]
+    if any(last_name(holder) in named_in(call.args[0]) for _, call in joined):
         return True
-    if not isinstance(value, ast.Name):
-        return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _OF_TENSORS
-    uses = [node for node in ast.walk(source.scope(value)) if isinstance(node, ast.Attribute)]
-    return any(isinstance(use.value, ast.Name) and use.value.id == value.id and use.attr in _OF_TENSORS for use in uses)
+    if isinstance(value, ast.Call):
+        method = value.func.attr if isinstance(value.func, ast.Attribute) else ""
+        return (
+            method in _OF_TENSORS - {"backward", "dim", "item"}
+            and method not in project.functions
+            and not source.names.dotted(value.func)
+        )
+    return isinstance(value, ast.Name) and (_is_walked(source, value) or _is_made(project, source, value, holder))
+
+
+def _is_made(project: Project, source: SourceFile, name: ast.Name, holder: ast.expr) -> bool:
+    """Return whether a variable is bound to tensors of torch's alone."""
+    scope = source.scope(name)
+    inside = list(ast.walk(scope))
+    bound = [v for each in inside for to, v in pairs(each) if isinstance(to, ast.Name) and to.id == name.id]
+    stored = [each for each in inside if isinstance(each, ast.Name) and each.id == name.id]
+    stored = [each for each in stored if not isinstance(each.ctx, ast.Load)]
+    given = any(isinstance(each, ast.arg) and each.arg == name.id for each in inside)
+    names = [each for each in bound if not isinstance(each, ast.Name)]
+    is_seen = bool(bound) and len(bound) == len(stored) == len(names) and not given
+    return is_seen and all(_is_tensor(project, source, each, holder) for each in bound)
+
+
+def _is_walked(source: SourceFile, name: ast.Name) -> bool:
+    """Return whether `name.backward()`, or the like, stands before in any case, and the name is the same since."""
+    for above in (source.statement(name), *source.above(source.statement(name))):
+        if not isinstance(above, ast.stmt) or above is source.scope(name):
+            return False
+        block = block_of(source, above)
+        for each in reversed(block[: block.index(above)]):
+            call = each.value if isinstance(each, ast.Expr) else None
+            walked = [node for node in ast.walk(call) if _is_use(node, name.id)] if isinstance(call, ast.Call) else []
+            if walked and not any(isinstance(node, _SELDOM) for node in ast.walk(each)):
+                return True
+            if name.id in stores([each]):
+                return False
+        if name.id in stores([above]):
+            return False
+    return False
+
+
+def _is_use(node: ast.AST, name: str) -> bool:
+    of_name = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
+    return of_name and isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS
 
 
 def _detach(statement: cst.SimpleStatementLine, module: cst.Module) -> Sequence[cst.BaseStatement]:

@@ -102,7 +102,7 @@ EDITS: Mapping[str, FindingEdit] = {
     "collect": _tried(collected, "pieces collected in a list"),
     "not-recorded": _tried(without_recording, "torch.no_grad() around what trains nothing", weakest=_ROUNDING),
     "early-rows": _tried(rows_before_layer, "rows picked before the layer", equivalence=_ROUNDING),
-    "copy-left-out": _tried(without_copy, "the copy left out"),
+    "copy-left-out": _tried(without_copy, "the copy left out", weakest=_ROUNDING),
     "broadcast": _tried(by_broadcast, "expand in place of a copy", weakest=_ROUNDING),
     "dynamic-shapes": _tried(with_dynamic_shapes, "dynamic=True for torch.compile", equivalence=_ROUNDING),
     "shorter-batches": _tried(cut_to_longest, "batches cut to their longest row", equivalence=_ROUNDING),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from flatout.edits.reading.gradient_flow import may_be_trained_on
+from flatout.edits.reading.graphs.kept_graphs import read_otherwise
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.reading.training_loops import is_without_gradients, trains
@@ -15,6 +16,15 @@ from flatout.edits.written_edit import WrittenEdit, with_changes, with_import
 __all__ = ["without_gradients"]
 
 _OFF = "torch.no_grad()"
+_OF_FUNCTIONS = (
+    "__code__",
+    "__closure__",
+    "__defaults__",
+    "__kwdefaults__",
+    "__globals__",
+    "__wrapped__",
+    "__qualname__",
+)
 _CALLED_BY_OTHERS = {"forward", "__call__", "__getitem__", "__iter__", "__next__", "training_step"}
 
 
@@ -31,6 +41,10 @@ def without_gradients(project: Project, source: SourceFile, statement: ast.stmt)
             return WrittenEdit(project, left=(source.at(statement, "what it keeps may be used in a backward pass"),))
         if any(may_be_trained_on(project, *each, {node.name}) for each in _calls(project, node)):
             return WrittenEdit(project, left=(source.at(statement, "what it returns may be used in a backward pass"),))
+        looked_at = next((each for each in _OF_FUNCTIONS if each in project.mentions), "")
+        otherwise = f"{looked_at} may see the decorator" if looked_at else read_otherwise(project, place, node.body)
+        if otherwise:
+            return WrittenEdit(project, left=(otherwise,))
         return _written(project, place, node, _decorated)
     loop = _loop(project, source, statement)
     if loop is None:
@@ -38,6 +52,10 @@ def without_gradients(project: Project, source: SourceFile, statement: ast.stmt)
         return WrittenEdit(project, left=(source.at(statement, said),))
     if may_be_trained_on(project, source, loop):
         return WrittenEdit(project, left=(source.at(statement, "what it computes may be used in a backward pass"),))
+    leaves = any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Await) for node in ast.walk(loop))
+    otherwise = "the loop hands control to others" if leaves else read_otherwise(project, source, [loop])
+    if otherwise:
+        return WrittenEdit(project, left=(otherwise,))
     return _written(project, source, loop, _wrapped)
 
 
@@ -59,7 +77,9 @@ def _called(project: Project, statement: ast.stmt) -> tuple[SourceFile, Function
 
 def _only_evaluates(project: Project, source: SourceFile, function: Function) -> bool:
     generator = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
-    return not (generator or function.name in _CALLED_BY_OTHERS or trains(project, source, function))
+    wrapped = any(ast.unparse(each) not in ("staticmethod", "classmethod") for each in function.decorator_list)
+    wrapped = wrapped and not any("no_grad" in ast.unparse(each) for each in function.decorator_list)
+    return not (generator or wrapped or function.name in _CALLED_BY_OTHERS or trains(project, source, function))
 
 
 def _name(call: ast.Call) -> str:

@@ -4,13 +4,38 @@ import ast
 from functools import partial
 
 from flatout.edits.cures.foreach_terms import ForeachTerms, NotElementwise
+from flatout.edits.cures.weights_apart import can_ask, named_question
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, stores
+from flatout.edits.reading.graphs.number_uses import renewed_between
+from flatout.edits.reading.purity.seldom_names import is_comprehended
+from flatout.edits.reading.writes.turn_order import is_steady_number, order_seen
 from flatout.edits.text_changes import TextChanges, fresh_name
-from flatout.edits.written_edit import WrittenEdit, with_import
+from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["with_foreach"]
 
+_QUESTION = '''\
+def {name}(numbers, *lists):
+    """Return whether these are numbers, and plain tensors that share no memory with those of another turn."""
+    if any(type(each) not in (int, float) for each in numbers):
+        return False
+    places = set()
+    for tensors in lists:
+        for turn, each in enumerate(tensors):
+            if type(each) not in (torch.Tensor, torch.nn.Parameter) or each.layout is not torch.strided:
+                return False
+            if each.requires_grad and torch.is_grad_enabled():
+                return False
+            memory = each.untyped_storage()
+            places.add((memory.data_ptr(), memory.data_ptr() + memory.nbytes(), turn))
+    places = sorted(places)
+    last, owner = 0, -1
+    for start, end, turn in places:
+        if start < last and turn != owner:
+            return False
+        last, owner = max((last, owner), (end, turn))
+    return True'''
 _TWICE = ("state_dict", "values", "items", "children", "modules")  # may give one tensor several times
 
 
@@ -28,10 +53,13 @@ def with_foreach(place: EditPlace) -> WrittenEdit:
         return place.left("a loop that ends in changes of tensors in place is not found here")
     of_turn = stores([loop.target, *heads])
     around = _heads_around(place, loop, block)
-    if around is None or not all(map(_is_head, [*around, *heads])):
+    if around is None:
         return place.left("the loop does more in each turn than to change tensors in place")
-    if _reads_others(place, loop):
-        return place.left("a turn of the loop may read tensors that another one changes")
+    seen = _seen(place, loop, [*around, *heads], actions)
+    if seen:
+        return place.left(seen)
+    if not can_ask(place.source):
+        return place.left("torch is not imported by its name at the top of the file")
     of_turn |= stores(around)
     changes = TextChanges(place.source)
     terms = ForeachTerms(of_turn, changes.text, partial(fresh_name, place.source))
@@ -40,12 +68,37 @@ def with_foreach(place: EditPlace) -> WrittenEdit:
             terms.act(each)
     except NotElementwise:
         return place.left("a change in the loop is none that torch._foreach_ operations make")
-    _write(changes, loop, actions, terms, switch)
-    at = place.project.sources.index(place.source)
-    return WrittenEdit(with_import(changes.done(place.project), at, "torch"), changed=1)
+    loud = next((each for each in terms.outer if not is_steady_number(place.project, place.source, each)), None)
+    if loud is not None:
+        return place.left(f"{ast.unparse(loud)} may be something else in each turn")
+    _write(changes, loop, actions, terms, switch, named_question(changes, place.source, "turns_apart", _QUESTION))
+    return WrittenEdit(changes.done(place.project), changed=1)
 
 
-def _write(changes: TextChanges, loop: ast.For, actions: list[ast.stmt], terms: ForeachTerms, switch: str) -> None:
+def _seen(place: EditPlace, loop: ast.For, heads: list[ast.stmt], actions: list[ast.stmt]) -> str:
+    """Return what may notice that the changes are made behind the loop, "" for nothing."""
+    above = [*place.source.above(actions[0])]
+    conditions = [each.test for each in above[: above.index(loop)] if isinstance(each, ast.If)]
+    reason = order_seen(place.project, place.source, loop, heads, conditions)
+    if reason:
+        return reason
+    added = {
+        each.target.id for each in actions if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name)
+    }
+    stored = [each for each in ast.walk(loop) if isinstance(each, ast.Name) and each.id in added]
+    inside = {*ast.walk(loop)}
+    for node in ast.walk(place.source.scope(loop)):
+        if isinstance(node, ast.Name) and node.id in added and node not in inside and isinstance(node.ctx, ast.Load):
+            own = [each for each in stored if each.id == node.id and isinstance(each.ctx, ast.Store)]
+            renewed = all(renewed_between(place.source, each, node) for each in own)
+            if not renewed and not is_comprehended(place.source, node):
+                return f"{node.id} is read elsewhere"
+    return ""
+
+
+def _write(
+    changes: TextChanges, loop: ast.For, actions: list[ast.stmt], terms: ForeachTerms, switch: str, question: str
+) -> None:
     names = list(terms.lists.values())
     changes.before(loop, *(f"{name} = []" for name in names))
     added = [f"{name}.append({text})" for text, name in terms.lists.items()]
@@ -54,9 +107,14 @@ def _write(changes: TextChanges, loop: ast.For, actions: list[ast.stmt], terms: 
     changes.replace(actions[0], added[-1])
     for each in actions[1:]:
         changes.remove(each)
-    head = [f"if {names[0]}:", *([f"    with {switch}:"] if switch else [])]
-    inner = "    " * len(head)
-    changes.after(loop, *head, *(f"{inner}{line}" for line in terms.lines))
+    numbers = list(dict.fromkeys(changes.text(each) for each in terms.outer if not isinstance(each, ast.Constant)))
+    lines = [
+        f"if {names[0]} and {question}([{', '.join(numbers)}], {', '.join(names)}):",
+        *(f"    {line}" for line in terms.lines),
+        "else:",
+        *(f"    {line}" for line in terms.turn_by_turn(actions)),
+    ]
+    changes.after(loop, *([f"with {switch}:", *(f"    {line}" for line in lines)] if switch else lines))
 
 
 def _loop(place: EditPlace) -> tuple[ast.For, list[ast.stmt], str] | None:
@@ -88,37 +146,6 @@ def _is_action(statement: ast.stmt) -> bool:
         return isinstance(statement.target, ast.Name | ast.Attribute)
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_")
-
-
-def _is_head(statement: ast.stmt) -> bool:
-    """Return whether a statement only binds names for the turn, or passes the turn over."""
-    calls = [node.func for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    if any(isinstance(each, ast.Attribute) and each.attr.endswith("_") for each in calls):
-        return False
-    if isinstance(statement, ast.If):
-        return not statement.orelse and all(isinstance(each, ast.Continue) or _is_head(each) for each in statement.body)
-    if isinstance(statement, ast.AugAssign):  # state["step"] += 1
-        return isinstance(statement.target, ast.Subscript) and isinstance(statement.value, ast.Constant)
-    return isinstance(statement, ast.Assign) and all(
-        isinstance(each, ast.Name | ast.Tuple | ast.Subscript) for each in statement.targets
-    )
-
-
-def _reads_others(place: EditPlace, loop: ast.For) -> bool:
-    """Return whether a turn may read what all turns go over: the collection, its module, or out of sight."""
-    walked, waiting = set[str](), [loop.iter]
-    for node in waiting:  # grows while it is read
-        if isinstance(node, ast.Call):
-            waiting += node.args  # zip(a, b), list(a)
-            walked |= {ast.unparse(node.func.value)} if isinstance(node.func, ast.Attribute) else set()
-        else:
-            walked.add(ast.unparse(node))
-    for each in (inner for statement in loop.body for inner in ast.walk(statement)):
-        if isinstance(each, ast.expr) and ast.unparse(each) in walked:
-            return True
-        if isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in place.project.functions:
-            return True
-    return False
 
 
 def _heads_around(place: EditPlace, loop: ast.For, block: list[ast.stmt]) -> list[ast.stmt] | None:

@@ -4,6 +4,7 @@ On the CPU torch does such operations tensor by tensor, by the kernels of the si
 """
 
 import ast
+import copy
 import re
 from collections.abc import Callable
 
@@ -28,6 +29,7 @@ class ForeachTerms:
         self._of_turn, self._text, self._fresh = of_turn, text, fresh
         self.lists: dict[str, str] = {}  # by the tensor as it is written
         self.lines: list[str] = []
+        self.outer: list[ast.expr] = []  # what is no tensor of the loop
 
     def act(self, statement: ast.stmt) -> None:
         """Add the lines that do to the lists what a statement does to one tensor in place.
@@ -41,10 +43,23 @@ class ForeachTerms:
             if not isinstance(statement.target, ast.Name | ast.Attribute):
                 raise NotElementwise  # state["step"] += 1 may be of a number
             target = self._leaf(statement.target)
+            if isinstance(statement.target, ast.Attribute):
+                self._leaf(statement.target.value)  # it is set again: p.grad += x
             value = self._term(statement.value)
             self.lines.append(f"torch._foreach_{_BINARY[type(statement.op)]}_({target}, {value})")
         else:
             raise NotElementwise
+
+    def turn_by_turn(self, statements: list[ast.stmt]) -> list[str]:
+        """Return the lines that do what the statements did, for the collected tensors of one turn after the other."""
+        names = {text: self._fresh(f"one_{name.removeprefix('all_')}") for text, name in self.lists.items()}
+        taken, lists = ", ".join(names.values()), ", ".join(self.lists.values())
+        head = f"for {taken} in zip({lists}):" if len(names) > 1 else f"for {taken} in {lists}:"
+        made = (_Renamed(names, self._text).visit(copy.deepcopy(each)) for each in statements)
+        return [
+            head,
+            *(f"    {line}" for each in made for line in ast.unparse(ast.fix_missing_locations(each)).split("\n")),
+        ]
 
     # -- changes in place -----------------------------------------------------------------------------------------
 
@@ -79,6 +94,7 @@ class ForeachTerms:
             return [(name, [])]
         if name == "clamp":
             bounds = dict(zip(("min", "max"), args, strict=False)) | named
+            bounds = {side: value for side, value in bounds.items() if ast.unparse(value) != "None"}
             if bounds and bounds.keys() <= {"min", "max"}:
                 return [(f"clamp_{side}", [self._scalar(bounds[side])]) for side in ("min", "max") if side in bounds]
         raise NotElementwise
@@ -91,6 +107,7 @@ class ForeachTerms:
     def _term(self, node: ast.expr) -> str:
         """Return code for an expression: a list where it has to do with tensors of the loop."""
         if not self._has_tensors(node):
+            self.outer.append(node)
             return self._text(node)
         if self._is_leaf(node):
             return self._leaf(node)
@@ -116,6 +133,7 @@ class ForeachTerms:
     def _scalar(self, node: ast.expr) -> str:
         if self._has_tensors(node):
             raise NotElementwise
+        self.outer.append(node)
         return self._text(node)
 
     def _has_tensors(self, node: ast.expr) -> bool:
@@ -136,6 +154,23 @@ class ForeachTerms:
             name = self._fresh("all_" + re.sub(r"\W+", "_", text).strip("_"))
             self.lists[text] = name if name not in self.lists.values() else f"{name}_"
         return self.lists[text]
+
+
+class _Renamed(ast.NodeTransformer):
+    """Puts variables in the place of expressions that are written in some way."""
+
+    def __init__(self, names: dict[str, str], text: Callable[[ast.expr], str]) -> None:
+        self._names, self._text = names, text
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """Return the variable of a tensor; what is set again is set where it was."""
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
+            owner = self._names[self._text(node.target.value)]
+            target = ast.Attribute(ast.Name(owner, ast.Load()), node.target.attr, ast.Store())
+            return ast.AugAssign(target, node.op, self.visit(node.value))  # type: ignore[arg-type]
+        if isinstance(node, ast.expr) and self._text(node) in self._names:
+            return ast.Name(self._names[self._text(node)], getattr(node, "ctx", ast.Load()))
+        return self.generic_visit(node)
 
 
 def _inner(node: ast.expr) -> ast.expr | None:

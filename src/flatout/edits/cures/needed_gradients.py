@@ -4,15 +4,14 @@ import ast
 
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of
-from flatout.edits.reading.gradient_reads import gradient_hook
-from flatout.edits.reading.optimizer_steps import is_backward, steps_after
+from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.graphs.discarded_gradients import missed_gradients
+from flatout.edits.reading.optimizer_steps import steps_after
+from flatout.edits.reading.source_file import Function
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["with_needed_inputs"]
-
-_CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "gradient_checkpointing_enable")
-_READERS = ("grad", "clip_grad_norm_", "clip_grad_value_", "get_total_norm", "unscale_")
 
 
 def with_needed_inputs(place: EditPlace) -> WrittenEdit:
@@ -25,36 +24,44 @@ def with_needed_inputs(place: EditPlace) -> WrittenEdit:
         return place.left("its backward() is given more than retain_graph")
     if place.finding.argument("parameters") == 0:
         return place.left("an input has requires_grad here: take that off")
-    reason = _refused(place)
-    if reason:
-        return place.left(reason)
     steps = steps_after(place.project, place.source, statement)
     if not steps:
         return place.left("which optimizers step after this backward pass cannot be told from the source")
+    reason = missed_gradients(place.project, place.source, statement, steps)
+    if reason:
+        return place.left(reason)
+    unsure = next((each for each in steps if not _is_there(place, each)), None)
+    if unsure is not None:
+        return place.left(f"{ast.unparse(unsure)} may not be there yet")
     changes = TextChanges(place.source)
     named = list(dict.fromkeys(ast.unparse(each) for each in steps))
     changes.replace(call, f"{changes.text(call.func)}({_arguments(changes, call)}inputs={_parameters(named)})")
     return WrittenEdit(changes.done(place.project), changed=1)
 
 
-def _refused(place: EditPlace) -> str:
-    """Return why gradients that are left out may be missed after all, "" where nothing speaks for it."""
-    hook = gradient_hook(place.project)
-    if hook:
-        return f"{hook} may need the gradients that would be left out"
-    for _, node in place.project.nodes(ast.Attribute, ast.Name):
-        if (node.attr if isinstance(node, ast.Attribute) else node.id) in _CHECKPOINTS:
-            return "checkpointed parts of a model may not be told inputs"
+def _is_there(place: EditPlace, optimizer: ast.expr) -> bool:
+    """Return whether an optimizer is bound wherever the pass runs: it steps there in any case, or is always made."""
     block = block_of(place.source, place.statement)
-    for each in block[block.index(place.statement) + 1 :]:
-        if is_backward(each):
-            break
-        names = {node.attr for node in ast.walk(each) if isinstance(node, ast.Attribute)}
-        names |= {node.id for node in ast.walk(each) if isinstance(node, ast.Name)}
-        reader = next((name for name in _READERS if name in names), "")
-        if reader:
-            return f"{reader} behind it may read the gradients that would be left out"
-    return ""
+    behind = block[block.index(place.statement) + 1 :]
+    if any(place.source.statement(optimizer) is each for each in behind):
+        return True
+    scope = place.source.scope(place.statement)
+    around: list[ast.AST] = [scope, place.source.tree]
+    if isinstance(optimizer, ast.Attribute):
+        around = [
+            function for source, function in place.project.functions.get("__init__", ()) if source is place.source
+        ]
+    if isinstance(scope, Function) and any(each.arg == ast.unparse(optimizer) for each in _given(scope)):
+        return True
+    return any(_makes(each, optimizer) for whole in around for each in getattr(whole, "body", ()))
+
+
+def _given(function: Function) -> list[ast.arg]:
+    return [each for each in ast.walk(function.args) if isinstance(each, ast.arg)]
+
+
+def _makes(statement: ast.stmt, optimizer: ast.expr) -> bool:
+    return any(ast.unparse(target) == ast.unparse(optimizer) for target, _ in pairs(statement))
 
 
 def _arguments(changes: TextChanges, call: ast.Call) -> str:

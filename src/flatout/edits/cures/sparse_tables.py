@@ -6,7 +6,10 @@ from functools import partial
 from flatout.edits.arguments import Given, given, set_argument
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.gradient_flow import last_name
-from flatout.edits.reading.gradient_reads import gradient_hook
+from flatout.edits.reading.graphs.discarded_gradients import sees_gradients
+from flatout.edits.reading.graphs.shown_modules import modules_shown
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.written_edit import WrittenEdit, with_changes
 
 __all__ = ["with_sparse_gradients"]
@@ -18,8 +21,13 @@ _SAME = {  # what must be off for the results to be the same, with its place amo
     "Adagrad": {"weight_decay": 3},
 }
 _SAME = {name: places | dict.fromkeys(("maximize", "foreach", "fused"), _BY_NAME) for name, places in _SAME.items()}
+_SETTING = ("dict", "update", "setdefault", "setattr")
 _SETTINGS = {"momentum", "weight_decay", "maximize", "nesterov", "foreach", "fused"}
-_READERS = {"clip_grad_norm_", "clip_grad_value_", "grad", "unscale_", "GradScaler", "get_total_norm"}
+_READERS = words(
+    "GradScaler create_graph OneCycleLR CyclicLR DataParallel half bfloat16 float16 set_default_dtype load_state_dict "
+    "sparse extra_repr weight_norm spectral_norm parametrize register_parametrization __repr__ to_sparse compile"
+)
+_HOLDING = words("list tuple filter sum len next any all iter chain enumerate zip map numel")
 
 
 def with_sparse_gradients(place: EditPlace) -> WrittenEdit:
@@ -88,13 +96,47 @@ def _refused_optimizer(place: EditPlace) -> str:
             off = isinstance(value, ast.Constant) and not value.value
             if state is not Given.NOTHING and not off:
                 return source.at(call, f"{name} of {held_by} makes another training of sparse gradients")
-    for source, node in place.project.nodes(ast.Constant, ast.keyword):
-        said: object = (
-            node.arg if isinstance(node, ast.keyword) and last_name(_called(source.parents[node])) == "dict" else ""
-        )
-        said = node.value if isinstance(node, ast.Constant) and _is_key(source.parents[node], node) else said
+    return _refused_settings(place.project) or _refused_others(place.project, str(held_by))
+
+
+def _refused_others(project: Project, held_by: str) -> str:
+    """Return another optimizer that may hold the table at some time, "" for none."""
+    if held_by in project.classes or any(ast.unparse(base).endswith("Optimizer") for base in _bases(project)):
+        return "an optimizer of the user's may not take sparse gradients"
+    for source, call in project.nodes(ast.Call):
+        dotted, name = source.names.dotted(call.func), last_name(call.func)
+        is_optimizer = dotted.startswith("torch.optim.") and not dotted.startswith(_NO_OPTIMIZERS)
+        given = [each for each in (*call.args, *(each.value for each in call.keywords)) if _is_parameters(each)]
+        if is_optimizer and name != held_by:
+            return source.at(call, f"{name} may hold the table, too")
+        if given and not is_optimizer and name not in _HOLDING:
+            return source.at(call, f"{name}() is given parameters")
+    return ""
+
+
+_NO_OPTIMIZERS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.")
+
+
+def _bases(project: Project) -> list[ast.expr]:
+    return [base for _, made in project.nodes(ast.ClassDef) for base in made.bases]
+
+
+def _is_parameters(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in ("parameters", "named_parameters")
+
+
+def _refused_settings(project: Project) -> str:
+    """Return what may set something of a parameter group, "" where nothing does."""
+    for source, node in project.nodes(ast.Constant, ast.keyword):
+        above = source.parents[node]
+        said: object = node.arg if isinstance(node, ast.keyword) and last_name(_called(above)) in _SETTING else ""
+        said = node.value if isinstance(node, ast.Constant) and _is_key(above, node) else said
         if said in _SETTINGS:
             return f"a parameter group may set {said} for itself"
+    for source, node in project.nodes(ast.Subscript):
+        is_set = isinstance(node.ctx, ast.Store) and "param_groups" in project.mentions
+        if is_set and not isinstance(node.slice, ast.Constant):
+            return source.at(node, f"{ast.unparse(node)} may be a setting of a parameter group")
     return ""
 
 
@@ -107,12 +149,14 @@ def _is_key(above: ast.AST, node: ast.Constant) -> bool:
 
 
 def _refused_reader(place: EditPlace) -> str:
-    """Return what reads gradients and may not take sparse ones, "" where nothing does."""
-    hook = gradient_hook(place.project)
+    """Return what reads gradients and may not take sparse ones, or shows how a table is made; "" where nothing does."""
+    hook = sees_gradients(place.project)
     if hook:
         return f"{hook} may not take sparse gradients"
-    for source, node in place.project.nodes(ast.Attribute, ast.Name):
-        name = node.attr if isinstance(node, ast.Attribute) else node.id
-        if name in _READERS:
-            return source.at(node, f"{name} may not take sparse gradients")
-    return ""
+    for source, node in place.project.nodes(ast.Attribute, ast.Name, ast.keyword, ast.alias):
+        name = getattr(node, "attr", "") or getattr(node, "id", "") or getattr(node, "arg", "")
+        name = name or getattr(node, "name", "").rpartition(".")[2]
+        if name in _READERS and not (isinstance(node, ast.keyword) and name == "sparse"):
+            at = node.value if isinstance(node, ast.keyword) else node
+            return f"{source.shown}:{at.lineno}: {name} may not take sparse gradients"
+    return modules_shown(place.project)

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, loads, stores
+from flatout.edits.reading.error_handlers import caught_at
 from flatout.edits.reading.gradient_reads import gradient_hook, leaves_block, touches_gradients
+from flatout.edits.reading.writes.changed_meanings import changed_meaning
+from flatout.edits.reading.writes.writes_between import writes_between
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit, with_import
 
@@ -35,10 +38,40 @@ def in_one_pass(place: EditPlace) -> WrittenEdit:
     hook = gradient_hook(place.project)
     if hook:
         return place.left(f"{hook} may look at the gradients of each pass by itself")
+    seen = _seen_apart(place)
+    if seen:
+        return place.left(seen)
     passes = _beside(place, one)
     if len(passes) > 1:
         return _joined(place, passes)
     return _after_loop(place, one)
+
+
+def _seen_apart(place: EditPlace) -> str:
+    """Return what may tell one pass from two, "" for nothing."""
+    project = place.project
+    meaning = changed_meaning(project)
+    if meaning:
+        return meaning
+    if "backward" in project.functions:
+        return "backward() of the user's may do something in each pass, or be no sum"
+    for name in ("checkpoint", "inplace=True", "__dict__", "__getattribute__"):
+        if name in project.mentions:
+            return f"{name} may tell one pass from two"
+    for source, function in (each for known in project.functions.values() for each in known):
+        if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function)):
+            touched = touches_gradients(project, [function])
+            if touched:
+                return source.at(function, f"{touched} may run between the passes")
+    caught = caught_at(project, place.source, place.statement)
+    return f"an error between the passes might be caught by {caught}" if caught else ""
+
+
+def _is_used(place: EditPlace, loop: ast.For) -> bool:
+    """Return whether the variable of a loop is read outside of it."""
+    inside, names = {*ast.walk(loop)}, stores([loop.target])
+    nodes = ast.walk(place.source.scope(loop))
+    return any(isinstance(each, ast.Name) and each.id in names and each not in inside for each in nodes)
 
 
 def _pass(statement: ast.stmt) -> _Pass | None:
@@ -79,7 +112,9 @@ def _run(place: EditPlace, statements: list[ast.stmt]) -> list[_Pass]:
         one = _pass(statement)
         if one is not None:
             found.append(one)
-        elif leaves_block([statement]) or touches_gradients(place.project, [statement]):
+            continue
+        seen = touches_gradients(place.project, [statement]) or writes_between(place.project, place.source, [statement])
+        if seen or leaves_block([statement]):
             break
     return found
 
@@ -94,7 +129,7 @@ def _joined(place: EditPlace, passes: list[_Pass]) -> WrittenEdit:
         between = block[block.index(each.statement) + 1 : block.index(last.statement)]
         if _adds_to(between, each.loss):
             return place.left(f"{ast.unparse(each.loss)} is changed in place between the passes")
-        if loads([each.loss]) & stores(between):
+        if not isinstance(each.loss, ast.Name) or loads([each.loss]) & stores(between):
             name = fresh_name(place.source, f"loss_{len(names) + 1}")
             changes.replace(each.statement, f"{name} = {changes.text(each.loss)}")
             names.append(name)
@@ -133,12 +168,18 @@ def _after_loop(place: EditPlace, one: _Pass) -> WrittenEdit:
     if touched:
         return place.left(f"{touched} may read or change gradients or weights between the passes")
     returns = ast.Return | ast.Yield | ast.YieldFrom | ast.Await
+    written = writes_between(
+        place.project, place.source, [*others, loop.iter if isinstance(loop, ast.For) else loop.test]
+    )
+    if written:
+        return place.left(f"{written} may change something that a later pass reads, or read what an earlier one made")
     if any(isinstance(node, returns) for each in others for node in ast.walk(each)):
         return place.left("the loop may be left between its passes")
     if _adds_to(others, one.loss):
         return place.left(f"{ast.unparse(one.loss)} is changed in place from turn to turn")
     changes = TextChanges(place.source)
-    if not others and isinstance(loop, ast.For) and ast.unparse(loop.target) == ast.unparse(one.loss):
+    is_target = isinstance(loop, ast.For) and ast.unparse(loop.target) == ast.unparse(one.loss)
+    if not others and isinstance(loop, ast.For) and is_target and not _is_used(place, loop):
         changes.replace(loop, _backward(f"list({changes.text(loop.iter)})", one))
         return _done(place, changes)
     name = fresh_name(place.source, "losses")

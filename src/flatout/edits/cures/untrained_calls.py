@@ -6,6 +6,10 @@ from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain, stores
 from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.gradient_reads import gradient_hook
+from flatout.edits.reading.graphs.joined_uses import JoinedUses
+from flatout.edits.reading.graphs.kept_graphs import graphs_kept
+from flatout.edits.reading.graphs.recorded_values import may_record
+from flatout.edits.reading.graphs.untrained_models import trained_somewhere
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.reading.training_loops import is_without_gradients
@@ -38,20 +42,46 @@ def without_graph(place: EditPlace) -> WrittenEdit:
         return WrittenEdit(place.project, there=1)
     if not _is_call_alone(statement):
         return place.left("the line does more than `name = network(x)`")
+    reason = _refused(place, source, statement)
+    if reason:
+        return place.left(reason)
     changes = TextChanges(source)
     changes.indented(statement, "with torch.no_grad():")
     at = place.project.sources.index(source)
     return WrittenEdit(with_import(changes.done(place.project), at, "torch"), changed=1)
 
 
+def _refused(place: EditPlace, source: SourceFile, statement: ast.stmt) -> str:
+    """Return why a graph may be needed, "" where it cannot."""
+    project, call = place.project, _call_of(statement)
+    outer = place.statement if source is not place.source or statement is not place.statement else None
+    outer_call = _call_of(outer) if outer is not None else None
+    if call is None or (outer is not None and outer_call is None):
+        return "the line does more than `name = network(x)`"
+    trained = trained_somewhere(project, source, call.func)
+    if trained:
+        return trained
+    given = [(source, call)] if outer_call is None else [(place.source, outer_call)]
+    for at, each in given:
+        for argument in (*each.args, *(one.value for one in each.keywords)):
+            if may_record(project, at, argument):
+                return f"{ast.unparse(argument)} may have a graph"
+    return graphs_kept(project, source, [call]) or JoinedUses(project).seen(source, statement)
+
+
+def _call_of(statement: ast.stmt | None) -> ast.Call | None:
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    while isinstance(value, ast.Attribute | ast.Subscript):
+        value = value.value
+    return value if isinstance(value, ast.Call) else None
+
+
 def _is_call_alone(statement: ast.stmt) -> bool:
     """Return whether a statement binds what one call gives, and its arguments are made by no other network."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
-    call = statement.value
-    while isinstance(call, ast.Attribute | ast.Subscript):
-        call = call.value
-    if not isinstance(call, ast.Call) or not is_plain(call.func):
+    call = _call_of(statement)
+    if call is None or not is_plain(call.func):
         return False
     given = [*call.args, *(each.value for each in call.keywords)]
     inner = [node for each in given for node in ast.walk(each) if isinstance(node, ast.Call)]

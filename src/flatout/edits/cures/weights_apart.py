@@ -36,22 +36,24 @@ def can_ask(source: SourceFile) -> bool:
     return is_torch and any(map(_binds_torch, _imports_above(source)))
 
 
-def named_question(changes: TextChanges, source: SourceFile) -> str:
+def named_question(changes: TextChanges, source: SourceFile, wanted: str = _NAME, function: str = _FUNCTION) -> str:
     """Return the name of the function that asks; it is written below the imports, unless it is there.
+
+    `function`: its code, with `{name}` for its name.
 
     Raises:
         Unplaced: something else shares the line of the last import.
     """
     for node in source.tree.body:
-        if isinstance(node, ast.FunctionDef) and ast.unparse(node) == _written(node.name):
+        if isinstance(node, ast.FunctionDef) and ast.unparse(node) == _written(function, node.name):
             return node.name
-    name = fresh_name(source, _NAME)
-    changes.after(_imports_above(source)[-1], "", "", *_FUNCTION.format(name=name).split("\n"))
+    name = fresh_name(source, wanted)
+    changes.after(_imports_above(source)[-1], "", "", *function.format(name=name).split("\n"))
     return name
 
 
-def _written(name: str) -> str:
-    return ast.unparse(ast.parse(_FUNCTION.format(name=name)))
+def _written(function: str, name: str) -> str:
+    return ast.unparse(ast.parse(function.format(name=name)))
 
 
 def _imports_above(source: SourceFile) -> list[ast.stmt]:

@@ -10,7 +10,7 @@ from flatout.edits.reading.parameter_groups import owner_of_parameters
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
 
-__all__ = ["is_backward", "owners", "steps_after"]
+__all__ = ["is_backward", "is_scheduler", "owners", "steps_after"]
 
 _NO_OPTIMIZER = re.compile(r"sched|warm|ema|prof|env|scaler|progress|bar", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"opt", re.IGNORECASE)
@@ -56,7 +56,7 @@ def _steps_in(project: Project, source: SourceFile, statement: ast.stmt) -> list
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if len(given) == 1 and owner is not None and "scaler" in ast.unparse(owner).lower():
             owner, given = given[0], []  # scaler.step(optimizer)
-        if owner is None or _is_none(project, source, owner):
+        if owner is None or is_scheduler(project, source, owner):
             continue
         if given or not is_plain(owner) or not _is_optimizer(project, source, owner):
             return None
@@ -68,7 +68,7 @@ def _mentions_step(function: ast.AST) -> bool:
     return any(isinstance(each, ast.Attribute) and each.attr == "step" for each in ast.walk(function))
 
 
-def _is_none(project: Project, source: SourceFile, owner: ast.expr) -> bool:
+def is_scheduler(project: Project, source: SourceFile, owner: ast.expr) -> bool:
     """Return whether something that has a `step()` is no optimizer: a scheduler, say."""
     made = [place.names.dotted(call.func) for place, call in Flow(project).origins(source, owner)]
     if made and all(each.startswith("torch.optim.") for each in made):

@@ -15,7 +15,16 @@ from flatout.edits.reading.purity.own_meanings import own_operator
 from flatout.edits.reading.set_attributes import SetAttributes
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["COMPUTING", "SAME_VALUES", "appends_to_own", "is_builtin", "is_computing", "is_of_users", "loud"]
+__all__ = [
+    "COMPUTING",
+    "SAME_VALUES",
+    "appends_to_own",
+    "is_builtin",
+    "is_computing",
+    "is_counter",
+    "is_of_users",
+    "loud",
+]
 
 COMPUTING = frozenset({  # functions and methods of torch's that make something new
     "abs", "add", "all", "allclose", "any", "argmax", "argmin", "argsort",
@@ -103,7 +112,7 @@ def _said(project: Project, source: SourceFile, node: ast.AST, knows: _Knows, de
 def _is_write(source: SourceFile, node: ast.AST) -> bool:
     """Return whether a node writes into something that others may hold, or lets others run before it goes on."""
     if isinstance(node, ast.AugAssign):
-        return not _is_counter(source, node)
+        return not is_counter(source, node)
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
         return not _is_own(source, node.value)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
@@ -180,7 +189,7 @@ def _writes(source: SourceFile, function: Function) -> bool:
     return False
 
 
-def _is_counter(source: SourceFile, node: ast.AugAssign) -> bool:
+def is_counter(source: SourceFile, node: ast.AugAssign) -> bool:
     """Return whether what is added to is a number, wherever else it is bound."""
     target = node.target
     if isinstance(target, ast.Subscript):

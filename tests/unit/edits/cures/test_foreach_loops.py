@@ -1,6 +1,6 @@
 """Loops over tensors as `torch._foreach_` operations: bit by bit what the loop made, and the loops that are left.
 
-Modules: flatout.edits.cures.foreach_loops, flatout.edits.cures.foreach_terms.
+Modules: flatout.edits.cures.foreach_loops, flatout.edits.cures.foreach_terms, flatout.edits.reading.writes.turn_order.
 """
 
 import pytest
@@ -71,11 +71,14 @@ def test_lists_are_made_before_the_loop_and_used_behind_it(tmp_path):
         "        q.add_(p, alpha=1 - d)  # <<\n"
         "    return b\n",
     )
-    assert after == (
-        "import torch\n@torch.no_grad()\ndef update(a, b, d):\n    all_q = 1\n    all_q_2 = []\n    all_p = []\n"
+    assert after.startswith("import torch\n\n\ndef turns_apart(numbers, *lists):\n")
+    assert after.endswith(
+        "@torch.no_grad()\ndef update(a, b, d):\n    all_q = 1\n    all_q_2 = []\n    all_p = []\n"
         "    for p, q in zip(a.parameters(), b.parameters()):\n        all_q_2.append(q)\n        all_p.append(p)\n"
-        "    if all_q_2:\n        torch._foreach_mul_(all_q_2, d)\n"
+        "    if all_q_2 and turns_apart([d, 1 - d], all_q_2, all_p):\n        torch._foreach_mul_(all_q_2, d)\n"
         "        torch._foreach_add_(all_q_2, all_p, alpha=1 - d)\n"
+        "    else:\n        for one_q_2, one_p in zip(all_q_2, all_p):\n            one_q_2.mul_(d)\n"
+        "            one_q_2.add_(one_p, alpha=1 - d)\n"
         "    return b\n"
     )
 
@@ -122,7 +125,10 @@ def test_conditions_and_switched_off_gradients_inside_of_the_loop_stay(tmp_path)
     )
     after, _ = made(tmp_path, text)
     assert "        with torch.no_grad():\n            all_p.append(p)\n" in after
-    assert "if all_p:\n    with torch.no_grad():\n        torch._foreach_mul_(all_p, 0.5)\n" in after
+    assert (
+        "with torch.no_grad():\n    if all_p and turns_apart([], all_p):\n        torch._foreach_mul_(all_p, 0.5)\n"
+        in after
+    )
     same_results(text, after, "found")
 
 
@@ -140,22 +146,36 @@ def test_no_tensors_are_no_error(tmp_path):
         ),
         (
             "for p in q:\n    p.grad.mul_(1 / norm(m))  # <<\ndef norm(m): pass\n",
-            "may read tensors that another one changes",
+            "1 / norm(m) may be something else in each turn",
         ),
         (
             "for p in m.parameters():\n    s = m(x)\n    p.grad.mul_(s)  # <<\n",
-            "may read tensors that another one changes",
+            "the loop does more",
         ),
-        ("for p in ps:\n    s = sum(ps)\n    p.mul_(2)  # <<\n", "may read tensors that another one changes"),
+        ("for p in ps:\n    s = sum(ps)\n    p.mul_(2)  # <<\n", "the loop does more"),
         ("for p in ps:\n    print(p)\n    p.mul_(2)  # <<\n", "the loop does more"),
         ("for p in ps:\n    self.n = p\n    p.mul_(2)  # <<\n", "the loop does more"),
         ("for p in ps:\n    p.mul_(2)  # <<\n    print(p)\n", "a loop that ends in changes of tensors"),
+        ("for p in ps:\n    p.mul_(torch.rand(()))  # <<\n", "torch.rand(()) may be something else"),
+        ("for p in ps:\n    p.mul_(next(scales))  # <<\n", "next(scales) may be something else"),
+        ("for p in ps:\n    d = p - last\n    last = p\n    p.add_(d)  # <<\n", "the loop does more"),
+        ("for p in ps:\n    if p.sum() > 0:\n        p.mul_(2)  # <<\n", "the loop does more"),
+        ("for p in ps:\n    table[0] = p\n    p.mul_(2)  # <<\n", "the loop does more"),
+        ("for p in ps:\n    g = flat[chosen]\n    p.add_(g)  # <<\n", "the loop does more"),
+        ("for p in ps:\n    n = seen.append(see(p))\n    p.mul_(2)  # <<\n", "the loop does more"),
+        ("def f(ps):\n    for p in ps:\n        got = yield p\n        p.mul_(2)  # <<\n", "ps may see"),
+        ("def walk():\n    for p in q:\n        yield p\nfor p in walk():\n    p.mul_(2)  # <<\n", "walk() may see"),
+        ("ps = (p.data for p in q)\nfor p in ps:\n    p.mul_(2)  # <<\n", "ps may see"),
+        ("for p in ps:\n    p *= 2  # <<\nprint(p)\n", "p is read elsewhere"),
+        ("try:\n    for p in ps:\n        p.mul_(2)  # <<\nexcept RuntimeError:\n    n = 1\n", "might be caught"),
+        ("class T(torch.Tensor):\n    __torch_function__ = f\nfor p in ps:\n    p.mul_(2)  # <<\n", "may be watched"),
         ("for p in ps:\n    x = p.grad  # <<\n", "a loop that ends in changes of tensors"),
         ("for p in ps:\n    if p:\n        p.mul_(2)  # <<\n    print(p)\n", "the loop does more"),
         ("for p in ps:\n    if p:\n        p.mul_(2)  # <<\n    else:\n        p.add_(1)\n", "is not found here"),
         ("for p in ps:\n    total += p.norm()  # <<\n", "is none that torch._foreach_"),
         ("for p in ps:\n    p.mul_(p.norm())  # <<\n", "is none that torch._foreach_"),
-        ("for p in ps:\n    s = lr[p]\n    p.add_(p.grad, alpha=s)  # <<\n", "is none that torch._foreach_"),
+        ("for p in ps:\n    s = lr[p]\n    p.add_(p.grad, alpha=s)  # <<\n", "the loop does more"),
+        ("for p, s in ps:\n    p.add_(p.grad, alpha=s)  # <<\n", "is none that torch._foreach_"),
         ("for p in ps:\n    p.copy_(2)  # <<\n", "is none that torch._foreach_"),
         ("for p in ps:\n    p.add_(2, alpha=3)  # <<\n", "is none that torch._foreach_"),
         ("for p in ps:\n    p.copy_(1 - p)  # <<\n", "is none that torch._foreach_"),
@@ -170,3 +190,65 @@ def test_loops_whose_turns_may_depend_on_each_other_are_left(tmp_path, body, rea
     after, left = made(tmp_path, "import torch\n" + body)
     assert after == ""
     assert reason in left
+
+
+ODD = """\
+import torch
+import numpy as np
+class Meter:
+    n = 1
+    def mul_(self, by):
+        self.n = self.n * by
+        return self
+    add_ = mul_
+shared = np.arange(6.0)
+lists = {lists}
+factor = {factor}
+with torch.no_grad():
+    for one, other in {walked}:
+        one.mul_(factor).add_(other)  # <<
+found = [each if isinstance(each, torch.Tensor) else torch.as_tensor(getattr(each, "n", each)) for each in lists]
+"""
+
+
+@pytest.mark.parametrize(
+    ("lists", "factor", "walked"),
+    [
+        ("[torch.ones(3) * i for i in range(4)]", "0.5", "zip(lists[1:], lists)"),
+        ("[torch.arange(4.)] * 3", "0.5", "zip(lists, lists)"),
+        ("list(torch.arange(12.).unfold(0, 6, 3))", "0.5", "zip(lists, lists[::-1])"),
+        ("[torch.tensor(2.0), torch.ones(3)]", "lists[0]", "zip(lists, [1, 2])"),
+        ("[torch.from_numpy(shared), torch.from_numpy(shared[1:])]", "0.5", "zip(lists, [1, 2])"),
+        ("[torch.from_numpy(shared[2:]), torch.from_numpy(shared)]", "0.5", "zip(lists, [1, 2])"),
+        ("[torch.ones(2), torch.ones(2)]", "torch.tensor([0.5, 2.0])", "zip(lists, lists)"),
+        ("[torch.ones(2), torch.ones(2)]", "np.float32(0.5)", "zip(lists, [1, torch.ones(2)])"),
+        ("[Meter(), Meter()]", "3", "zip(lists, [2, 5])"),
+        ("[torch.ones(2).to_sparse(), torch.ones(2).to_sparse()]", "3.0", "zip(lists, lists)"),
+    ],
+)
+def test_turns_that_meet_and_what_is_no_tensor_are_changed_one_by_one(tmp_path, lists, factor, walked):
+    text = ODD.format(lists=lists, factor=factor, walked=walked)
+    if "sparse" in lists:
+        text = text.replace("torch.as_tensor(", "(").replace("[each if", "[each.to_dense() if")
+    after, left = made(tmp_path, text)
+    assert left == ""
+    same_results(text, after, "found")
+
+
+def test_items_and_lists_of_the_user_s_classes_are_read_as_they_were(tmp_path):
+    own = "import torch\nclass Own(dict):\n    def __getitem__(self, key):\n        return draw(key)\nown = Own()\n"
+    assert "may be something else" in made(tmp_path, own + "for p in ps:\n    p.mul_(own['lr'])  # <<\n")[1]
+    assert "own may see" in made(tmp_path, own + "for p in own:\n    p.mul_(2)  # <<\n")[1]
+
+
+def test_what_is_set_again_is_set_on_its_own_owner(tmp_path):
+    text = """\
+import torch
+class Box:
+    grad = 1.0
+boxes = [Box(), Box()]
+for box in boxes:
+    box.grad *= 3  # <<
+found = [torch.tensor(box.grad) for box in boxes]
+"""
+    same_results(text, made(tmp_path, text)[0], "found")

@@ -1,4 +1,7 @@
-"""`sparse=True` for a table: which optimizers give the same results, and what does not take such gradients."""
+"""`sparse=True` for a table: which optimizers give the same results, and what does not take such gradients.
+
+Module: flatout.edits.reading.graphs.shown_modules.
+"""
 
 import pytest
 from tests.unit.edits.scripts import edited, same_results
@@ -89,6 +92,27 @@ def test_what_is_there_stays(tmp_path):
         ("nn.Embedding(50, 4, padding_idx=0)", "nn.EmbeddingBag(50, 4, mode='max')", "SGD", "mode='max' takes no"),
         ("padding_idx=0", "sparse=given", "SGD", "sparse is given by an expression"),
         ("nn.Embedding(", "Table(", "SGD", "is not found here"),
+        ("for step", "print('network:', net)\nfor step", "SGD", "net may be shown"),
+        ("for step", "log('%s' % net.table)\nfor step", "SGD", "net.table may be shown"),
+        ("for step", "for part in net.children():\n    print(part)\nfor step", "SGD", "part may be shown"),
+        ("for step", "def tell(model):\n    log(model)\ntell(net)\nfor step", "SGD", "model may be shown"),
+        ("for step", "print([net, 1])\nfor step", "SGD", "net may be shown"),
+        ("for step", "print(*map(str, net.children()))\nfor step", "SGD", "net.children() may be shown"),
+        ("for step", "net.apply(lambda part: print(part))\nfor step", "SGD", "part may be shown"),
+        ("for step", "assert ready, net\nfor step", "SGD", "net may be shown"),
+        ("for step", "raise ValueError(net)\nfor step", "SGD", "net may be shown"),
+        ("net = Net()", "net = Net()\nnn.utils.parametrizations.weight_norm(net.table)", "SGD", "weight_norm may not"),
+        ("for step", "torch.save({'net': net}, path)\nfor step", "SGD", "net may be shown"),
+        ("for step", "late = torch.optim.RMSprop(net.parameters())\nfor step", "SGD", "RMSprop may hold"),
+        ("for step", "late = Lion(net.parameters())\nfor step", "SGD", "Lion() is given parameters"),
+        ("class Net", "class Own(torch.optim.Optimizer):\n    pass\nclass Net", "SGD", "an optimizer of the user's"),
+        ("for step", "cycle = torch.optim.lr_scheduler.CyclicLR(optimizer)\nfor step", "SGD", "CyclicLR may not"),
+        ("for step", "optimizer.param_groups[0].update(weight_decay=1)\nfor step", "SGD", "may set weight_decay"),
+        ("for step", "optimizer.param_groups[0][name] = 1\nfor step", "SGD", "may be a setting"),
+        ("for step", "optimizer.load_state_dict(old)\nfor step", "SGD", "load_state_dict may not"),
+        ("net = Net()", "net = Net().bfloat16()", "SGD", "bfloat16 may not"),
+        (".backward()", ".backward(create_graph=True)", "SGD", "create_graph may not"),
+        ("for step", "norms = [getattr(p, 'grad') for p in net.parameters()]\nfor step", "SGD", "grad may not"),
     ],
 )
 def test_what_would_train_otherwise_or_take_no_sparse_gradients_is_left(tmp_path, old, new, optimizer, reason):

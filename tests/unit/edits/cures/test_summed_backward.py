@@ -1,9 +1,18 @@
-"""Several backward passes over one graph as one: where it is written, and where the passes are left apart."""
+"""Several backward passes over one graph as one: where it is written, and where the passes are left apart.
+
+Module: flatout.edits.reading.writes.writes_between.
+"""
 
 import pytest
 from tests.unit.edits.scripts import edited, same_results
 
-HEAD = "import torch\n"
+HEAD = """\
+import torch
+first = second = crit = net = torch.nn.Linear(4, 1)
+total = 0.0
+def skip(out):
+    return bool(out.sum() > 0)
+"""
 
 
 def made(folder, text):
@@ -30,18 +39,18 @@ def test_the_line_of_the_finding_may_be_any_of_them_and_a_graph_that_is_retained
         "    (2 * self.b).backward(retain_graph=True)\n    self.scaler.scale(c).mean().backward(retain_graph=True)\n",
     )
     assert after == HEAD + (
-        "def train(self):\n    print(self.a.item())\n"
-        "    torch.autograd.backward([self.a, 2 * self.b, self.scaler.scale(c).mean()], retain_graph=True)\n"
+        "def train(self):\n    loss_1 = self.a\n    print(self.a.item())\n    loss_2 = 2 * self.b\n"
+        "    torch.autograd.backward([loss_1, loss_2, self.scaler.scale(c).mean()], retain_graph=True)\n"
     )
 
 
 def test_a_name_that_is_bound_anew_between_the_passes_is_kept_under_another_one(tmp_path):
     after, _ = made(
         tmp_path,
-        "loss = f(x)\nloss.backward(retain_graph=True)\nloss_1 = 3\nloss = g(x)\nloss.backward()  # <<\n",
+        "loss = first(x)\nloss.backward(retain_graph=True)\nloss_1 = 3\nloss = second(x)\nloss.backward()  # <<\n",
     )
     assert after == HEAD + (
-        "loss = f(x)\nloss_1_2 = loss\nloss_1 = 3\nloss = g(x)\ntorch.autograd.backward([loss_1_2, loss])\n"
+        "loss = first(x)\nloss_1_2 = loss\nloss_1 = 3\nloss = second(x)\ntorch.autograd.backward([loss_1_2, loss])\n"
     )
 
 
@@ -56,12 +65,12 @@ def test_a_loop_over_losses_is_one_call(tmp_path):
 def test_a_loop_that_makes_its_losses_collects_them(tmp_path, head):
     after, _ = made(
         tmp_path,
-        f"def train(x, losses):\n    {head}\n        out, h = net(x[:, t], h)\n"
+        f"def train(x, losses):\n    total = 0\n    {head}\n        out, h = net(x[:, t], h)\n"
         "        if skip(out):\n            continue\n        loss = crit(out)\n"
         "        loss.backward(retain_graph=t < 4)  # <<\n        total += loss.item()\n    optimizer.step()\n",
     )
     assert after == HEAD + (
-        f"def train(x, losses):\n    losses_2 = []\n    {head}\n        out, h = net(x[:, t], h)\n"
+        f"def train(x, losses):\n    total = 0\n    losses_2 = []\n    {head}\n        out, h = net(x[:, t], h)\n"
         "        if skip(out):\n            continue\n        loss = crit(out)\n"
         "        losses_2.append(loss)\n        total += loss.item()\n    torch.autograd.backward(losses_2)\n"
         "    optimizer.step()\n"
@@ -95,13 +104,46 @@ def test_a_file_without_torch_gets_its_import(tmp_path):
             "    b.backward()  # <<\n    print(w.grad)\n",
             "a.backward() may read or change",
         ),
-        ("a.backward(retain_graph=True)\na += 1\nb = a\nb.backward()  # <<\n", "a is changed in place"),
-        ("for x in data:\n    loss += f(x)\n    loss.backward(retain_graph=True)  # <<\n", "loss is changed in place"),
+        ("a.backward(retain_graph=True)\na += 1\nb = a\nb.backward()  # <<\n", "no other backward pass"),
+        (
+            "class Head(torch.nn.Module):\n    def forward(self, x):\n        x += 1\n        return x.sum()\n"
+            "head = Head()\na.backward(retain_graph=True)\nb = head(h)\nb.backward()  # <<\n",
+            "no other backward pass",
+        ),
+        ("for x in data:\n    loss += f(x)\n    loss.backward(retain_graph=True)  # <<\n", "loss += f(x) may change"),
         ("for x in data:\n    f(x).backward()  # <<\n    optimizer.step()\n", "this line is not loss.backward() alone"),
         ("for x in data:\n    loss = f(x)\n    loss.backward()  # <<\n    optimizer.step()\n", "optimizer.step() may"),
         (
-            "def f():\n    for x in data:\n        loss = g(x)\n        loss.backward()  # <<\n        return x\n",
+            "def f():\n    for x in data:\n        loss = net(x)\n        loss.backward()  # <<\n        return x\n",
             "may be left between",
+        ),
+        ("a.backward(retain_graph=True)\nx += 1\nb.backward()  # <<\n", "no other backward pass"),
+        ("a.backward(retain_graph=True)\nh[0] = 1\nb.backward()  # <<\n", "no other backward pass"),
+        ("a.backward(retain_graph=True)\nfrom m import f\nf(h)\nb.backward()  # <<\n", "no other backward pass"),
+        ("up = opt.step\na.backward(retain_graph=True)\nup()\nb.backward()  # <<\n", "no other backward pass"),
+        ("see = lambda: w.norm()\na.backward(retain_graph=True)\nsee()\nb.backward()  # <<\n", "no other backward"),
+        ("a.backward(retain_graph=True)\nn = getattr(w, 'grad')\nb.backward()  # <<\n", "no other backward pass"),
+        (
+            "r = torch.nn.ReLU(inplace=True)\na.backward(retain_graph=True)\nb = r(h)\nb.backward()  # <<\n",
+            "inplace=True",
+        ),
+        (
+            "def walk():\n    for x in data:\n        yield net(x)\n        opt.step()\n"
+            "for loss in walk():\n    loss.backward()  # <<\n",
+            "opt.step() may run between",
+        ),
+        (
+            "try:\n    for x in q:\n        loss = net(x)\n        loss.backward()  # <<\nexcept OSError:\n    n = 0\n",
+            "might be caught",
+        ),
+        (
+            "class F(torch.autograd.Function):\n    @staticmethod\n    def backward(ctx, g):\n        return g.sign()\n"
+            "a.backward(retain_graph=True)\nb.backward()  # <<\n",
+            "backward() of the user's",
+        ),
+        (
+            "h = torch.utils.checkpoint.checkpoint(net, x)\na.backward(retain_graph=True)\nb.backward()  # <<\n",
+            "checkpoint may tell",
         ),
         ("a.backward(torch.ones(2))\nb.backward(torch.ones(2))  # <<\n", "without gradients of its own"),
         ("a.backward(create_graph=True)\nb.backward(create_graph=True)  # <<\n", "without gradients of its own"),
@@ -121,6 +163,27 @@ def test_passes_that_may_mean_something_each_are_left(tmp_path, text, reason):
     after, left = made(tmp_path, text)
     assert after == ""
     assert reason in left
+
+
+def test_losses_are_those_of_the_time_of_their_pass(tmp_path):
+    text = """\
+h = first(torch.ones(3, 4))
+kept = [h.mean()]
+kept[-1].backward(retain_graph=True)
+kept.append(h.square().mean())
+kept[-1].backward()  # <<
+found = [first.weight.grad]
+"""
+    after, left = made(tmp_path, text)
+    assert left == ""
+    same_results(HEAD + text, after, "found", exact=False)
+
+
+def test_the_variable_of_a_loop_is_there_behind_it(tmp_path):
+    text = "losses = [first(torch.ones(3, 4)).mean()]\nfor each in losses:\n    each.backward()  # <<\nfound = [each]\n"
+    after, _ = made(tmp_path, text)
+    assert "losses_2.append(each)" in after
+    same_results(HEAD + text, after, "found")
 
 
 SHARED = """\

@@ -110,6 +110,8 @@ class _Reader:
         args, inner = list(node.args), None
         if isinstance(node.func, ast.Attribute) and not dotted:
             method, inner = node.func.attr, node.func.value
+            if isinstance(inner, ast.Name) and inner.id == "self":  # self.dropout(x) is a module
+                method, inner = "", None
         name = (dotted.rpartition(".")[2] if dotted.startswith("torch.") else method).removesuffix("_")
         if dotted and args:
             inner = args.pop(0)

@@ -4,6 +4,9 @@ import ast
 import re
 
 from flatout.edits.finding_edit import EditPlace
+from flatout.edits.reading.dataflow import Flow
+from flatout.edits.reading.gradient_flow import last_name
+from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit
@@ -54,7 +57,11 @@ def _compiled(place: EditPlace) -> tuple[SourceFile, ast.expr] | None:
     for source, node in place.project.nodes(ast.Attribute, ast.Name):
         if node not in known and source.names.dotted(node) == _COMPILE:
             found.append((source, node))
-    found += [(source, call) for source, call in place.project.nodes(ast.Call) if _compiles_in_place(source, call)]
+    found += [
+        (source, call)
+        for source, call in place.project.nodes(ast.Call)
+        if _compiles_in_place(source, call) and _is_module(place.project, source, call)
+    ]
     decorating = [each for each in found if _decorates(*each)]
     return found[0] if len(found) == 1 and not decorating else None
 
@@ -63,6 +70,21 @@ def _compiles_in_place(source: SourceFile, call: ast.Call) -> bool:
     """Return whether a call is `model.compile()`, alone on its line."""
     method = isinstance(call.func, ast.Attribute) and call.func.attr == "compile" and not source.names.dotted(call.func)
     return method and not call.args and isinstance(source.parents[call], ast.Expr)
+
+
+def _is_module(project: Project, source: SourceFile, call: ast.Call) -> bool:
+    """Return whether what is compiled in place is a module of torch's, or of a class made from it."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    made = Flow(project).origins(source, owner)
+    return bool(made) and "compile" not in project.functions and all(_makes_module(project, *each) for each in made)
+
+
+def _makes_module(project: Project, source: SourceFile, call: ast.Call) -> bool:
+    if source.names.dotted(call.func).startswith("torch.nn."):
+        return True
+    known = project.classes.get(last_name(call.func), ())
+    bases = [(place, base) for place, made in known for base in made.bases]
+    return bool(bases) and any(place.names.dotted(base).startswith("torch.nn.") for place, base in bases)
 
 
 def _decorates(source: SourceFile, node: ast.expr) -> bool:

@@ -5,6 +5,7 @@ import ast
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.no_gradients import without_gradients
 from flatout.edits.reading.gradient_flow import may_be_trained_on
+from flatout.edits.reading.graphs.kept_graphs import read_otherwise
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.training_loops import is_without_gradients, trains
 from flatout.edits.text_changes import TextChanges
@@ -34,6 +35,9 @@ def without_recording(place: EditPlace) -> WrittenEdit:
         return place.left("what it computes may come to a backward pass")
     if _is_handed_out(place):
         return place.left("its function returns what it computes")
+    otherwise = read_otherwise(place.project, place.source, [statement])
+    if otherwise:
+        return place.left(otherwise)
     changes = TextChanges(place.source)
     changes.indented(statement, "with torch.no_grad():")
     at = place.project.sources.index(place.source)

@@ -1,27 +1,29 @@
 """Attention that is written out, as one call of `scaled_dot_product_attention`.
 
 Factors that are numbers become `scale`, others are multiplied to the queries. What is filled with minus infinity
-becomes a mask of what is attended to; what is filled with another number, or added, is added there, too.
+becomes a mask of what is attended to; what is filled with another number, or added, is added there, too. The steps stay
+for what the call does otherwise: the code asks for it when it runs.
 """
 
 import ast
-import re
-from dataclasses import dataclass, field
 
-from flatout.edits.cures.forward.attention_chain import Attention, Layer, NoAttention, attention_in
-from flatout.edits.cures.forward.matrix_products import permuted, without_transpose
+from flatout.edits.cures.forward.attention_call import QUESTION, AttentionCall
+from flatout.edits.cures.forward.attention_chain import Attention, NoAttention, attention_in
+from flatout.edits.cures.weights_apart import can_ask, named_question
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.blocks import block_of, is_plain, loads, stores
+from flatout.edits.reading.blocks import block_of, loads, stores
 from flatout.edits.reading.in_place import changed_in_place
-from flatout.edits.reading.plain_numbers import is_number
+from flatout.edits.reading.writes.changed_meanings import changed_meaning
+from flatout.edits.rewrite import Unplaced
 from flatout.edits.text_changes import TextChanges
-from flatout.edits.written_edit import WrittenEdit, with_import
+from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["as_fused_attention"]
 
-_INFINITE = re.compile(r"float\('-inf(inity)?'\)|-(float\('inf(inity)?'\)|(torch|math|np|numpy)\.inf)", re.IGNORECASE)
-_CAST = re.compile(r"dtype|torch\.(b?float|half)|type_as|float\(\)")
-_LAST = ("-1", "1", "2", "3")
+_SEEING = (
+    "forward_hook", "forward_pre_hook", "create_graph", "jacrev", "jacfwd", "hessian", "vmap", "autograd.functional",
+    "globals()", "locals()", "vars()", "__torch_function__", "__torch_dispatch__",
+)  # fmt: skip
 _VIEWS = ("transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "size", "sqrt", "float", "logical_not")
 
 
@@ -29,28 +31,55 @@ def as_fused_attention(place: EditPlace) -> WrittenEdit:
     """Write the attention that ends on the finding's line as one call."""
     try:
         attention = attention_in(place)
-        call = _Call(place, attention)
+        call = AttentionCall(place, attention)
         text = call.text()
     except NoAttention as error:
         return place.left(str(error))
     except ValueError:
         return place.left("the dimensions of its einsum are not those of attention")
-    reason = _refused(place, attention)
+    reason = _refused(place, attention, call)
     if reason:
         return place.left(reason)
     changes = TextChanges(place.source)
-    changes.replace(attention.out.node, text)
-    for each in attention.statements:
+    question = named_question(changes, place.source, "attends_alike", QUESTION)
+    _write(place, changes, attention, text, call.asked_by(question))
+    return WrittenEdit(changes.done(place.project), changed=1)
+
+
+def _write(place: EditPlace, changes: TextChanges, attention: Attention, text: str, asked: str) -> None:
+    """Write the call under the question, and the steps in the other branch.
+
+    Raises:
+        Unplaced: they do not stand on lines of their own.
+    """
+    last, old = place.statement, changes.text(attention.out.node)
+    whole = changes.text(last)
+    if whole.count(old) != 1 or "\n" in whole:
+        raise Unplaced
+    line = place.source.lines[last.lineno - 1]
+    inner = "\t" if line.startswith("\t") else "    "
+    indent = line[: len(line) - len(line.lstrip())] + inner
+    steps = sorted(attention.statements, key=lambda each: each.lineno)
+    moved = [each for step in steps for each in changes.written(step)]
+    changes.before(last, f"if {asked}:", f"{inner}{whole.replace(old, text)}")
+    changes.indented(last, "\n".join(["else:", *(f"{indent}{each}" for each in moved)]))
+    for each in steps:
         changes.remove(each)
-    at = place.project.sources.index(place.source)
-    return WrittenEdit(with_import(changes.done(place.project), at, "torch"), changed=1)
 
 
 # -- where it may not be written --------------------------------------------------------------------------------------
 
 
-def _refused(place: EditPlace, attention: Attention) -> str:
+def _refused(place: EditPlace, attention: Attention, call: AttentionCall) -> str:
     """Return why the steps between the products cannot go, "" where they can."""
+    if not can_ask(place.source):
+        return "torch is not imported by its name at the top of the file"
+    seen = next((each for each in _SEEING if each in place.project.mentions), "")
+    if seen:
+        return f"{seen} may see the steps, or need derivatives of derivatives"
+    meaning = changed_meaning(place.project)
+    if meaning:
+        return meaning
     taken = {node for each in (*attention.statements, attention.out.node) for node in ast.walk(each)}
     names = stores(attention.statements)
     for node in ast.walk(place.source.scope(place.statement)):
@@ -60,8 +89,10 @@ def _refused(place: EditPlace, attention: Attention) -> str:
     read = loads(moved)
     if read & names:
         return f"{min(read & names)} is read between the products for more than its numbers"
-    if any(each in place.project.mentions for each in ("forward_hook", "forward_pre_hook")):
-        return "a hook on modules may look at the softmax or the dropout"
+    for node in (inner for each in call.twice for inner in ast.walk(each)):
+        is_view = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS
+        if isinstance(node, ast.NamedExpr | ast.Await) or (isinstance(node, ast.Call) and not is_view):
+            return f"{ast.unparse(node)} would be worked out twice: give it a name"
     return _refused_between(place, attention, moved)
 
 
@@ -81,172 +112,10 @@ def _refused_between(place: EditPlace, attention: Attention, moved: list[ast.exp
     for name in sorted(loads(moved)):
         if name in stores(between) or changed_in_place(between, name):
             return f"{name} is bound or changed between the products"
+    calls = [node for each in between for node in ast.walk(each) if isinstance(node, ast.Call)]
+    said = [each for each in calls if not (isinstance(each.func, ast.Attribute) and each.func.attr in _VIEWS)]
+    if said:
+        return f"{ast.unparse(said[0])} between the products may draw random numbers, or change something"
     calls = [node for each in moved for node in ast.walk(each) if isinstance(node, ast.Call)]
     loud = [each for each in calls if not (isinstance(each.func, ast.Attribute) and each.func.attr in _VIEWS)]
     return f"{ast.unparse(loud[0])} would be called later than before" if between and loud else ""
-
-
-# -- the call ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Call:
-    """The call that is put together from the layers, the first one done first."""
-
-    place: EditPlace
-    attention: Attention
-    mask: str = ""
-    asked: str = ""  # the mask is None where this is
-    added: bool = False  # the mask is added, and does not say what is attended to
-    scale: str = ""
-    factors: str = ""  # behind the queries, where they are no numbers
-    dropout: str = ""
-    filled: list[str] = field(default_factory=list)
-
-    def text(self) -> str:
-        """Return the call.
-
-        Raises:
-            NoAttention: the layers do more than it does.
-            ValueError: an einsum has other dimensions.
-        """
-        q, k, v, out, wanted = self._factors()
-        layers = self.attention.layers[::-1]
-        at = next(number for number, each in enumerate(layers) if each.kind == "softmax")
-        for each in layers[:at]:
-            self._score(each, v)
-        dim = ast.unparse(layers[at].given[0])
-        if dim not in _LAST:
-            raise NoAttention("the softmax is not over the last dimension")
-        for each in layers[at + 1 :]:
-            self._weight(each)
-        three = self.attention.scores.three and not self.mask
-        q, k, v = (f"{each}.unsqueeze(1)" if three else each for each in (f"{_in_brackets(q)}{self.factors}", k, v))
-        if three and self.factors:
-            q = f"({_in_brackets(q.removesuffix('.unsqueeze(1)'))}).unsqueeze(1)"
-        mask = f"None if {self.asked} is None else {self.mask}" if self.asked else self.mask
-        given = {"attn_mask": mask, "dropout_p": self.dropout, "scale": self.scale or "1.0"}
-        named = "".join(f", {name}={value}" for name, value in given.items() if value)
-        call = f"{self._function()}({q}, {k}, {v}{named})" + (".squeeze(1)" if three else "")
-        return permuted(call, out, wanted)
-
-    def _function(self) -> str:
-        names = self.place.source.names.imports
-        functional = next((name for name, dotted in names.items() if dotted == "torch.nn.functional"), None)
-        return f"{functional or 'torch.nn.functional'}.scaled_dot_product_attention"
-
-    def _factors(self) -> tuple[str, str, str, str, str]:
-        """Return queries, keys, values, and the letters of what comes out: the call's, and the script's."""
-        scores, out = self.attention.scores, self.attention.out
-        if scores.letters[0]:
-            q, k = _by_letters(scores.letters, scores.left, scores.right)
-        else:
-            q, turned = ast.unparse(scores.left), without_transpose(scores.right)
-            k = f"{_in_brackets(ast.unparse(scores.right))}.transpose(-2, -1)"
-            k = ast.unparse(turned) if turned is not None else k
-        if not out.letters[0]:
-            return q, k, ast.unparse(out.right), "", ""
-        weights, values, wanted = out.letters
-        (added,) = {*values} & {*wanted} - {*weights} or {""}
-        v = permuted(_in_brackets(ast.unparse(out.right)), values, f"{weights[:-2]}{weights[-1]}{added}")
-        return q, k, v, f"{weights[:-2]}{weights[-2]}{added}", wanted
-
-    def _score(self, layer: Layer, v: str) -> None:
-        """Take what is done to the scores before the softmax."""
-        if layer.unless_none is not None and (layer.kind not in ("fill", "add", "keep") or self.mask):
-            raise NoAttention("more than a mask is left out where something is None")
-        if layer.unless_none is not None:
-            self.asked = ast.unparse(layer.unless_none)
-        if layer.kind in ("scale", "divide"):
-            self._scaled("*" if layer.kind == "scale" else "/", layer.given[0])
-        elif layer.kind == "add":
-            other = ast.unparse(layer.given[0])
-            self._only_added()
-            self.mask, self.added = f"{_in_brackets(self.mask)} + {_in_brackets(other)}" if self.mask else other, True
-        elif layer.kind in ("fill", "keep"):
-            self._filled(layer, v)
-        elif layer.kind != "cast" or not _CAST.search(ast.unparse(layer.node)):
-            raise NoAttention(f"{ast.unparse(layer.node)} is neither a scale nor a mask")
-
-    def _scaled(self, sign: str, factor: ast.expr) -> None:
-        if self.added or self.filled:
-            raise NoAttention("the scores are scaled after a mask")
-        text = _in_brackets(ast.unparse(factor))
-        if not is_number(self.place.project, self.place.source, factor):
-            self.factors += f" {sign} {text}"
-        elif self.scale:
-            self.scale = f"{self.scale} {sign} {text}"
-        else:
-            self.scale = ast.unparse(factor) if sign == "*" else f"1.0 / {text}"
-
-    def _only_added(self) -> None:
-        if self.asked and self.mask:
-            raise NoAttention("a second mask follows one that may be None")
-        if self.mask and not self.added:
-            raise NoAttention("a mask is added after another one")
-
-    def _filled(self, layer: Layer, v: str) -> None:
-        """Take a mask that fills scores with a number."""
-        condition, value = layer.given
-        number = ast.unparse(value)
-        if "finfo" in number:
-            number = f"torch.finfo({v}.dtype).min"
-        away = ast.unparse(condition) if layer.kind == "fill" else _opposite(condition)
-        if self.mask:
-            self._only_added()
-            self.mask = f"{_in_brackets(self.mask)}.masked_fill({away}, {number})"
-        elif _INFINITE.fullmatch(number):
-            self.mask = _opposite(condition) if layer.kind == "fill" else ast.unparse(condition)
-        elif is_plain(ast.parse(v, mode="eval").body):
-            zeros = f"torch.zeros_like({ast.unparse(condition)}, dtype={v}.dtype)"
-            self.mask, self.added = f"{zeros}.masked_fill({away}, {number})", True
-        else:
-            raise NoAttention("the values that are added up have no name, whose type a mask could have")
-        self.filled.append(number)
-
-    def _weight(self, layer: Layer) -> None:
-        """Take what is done to the weights behind the softmax."""
-        if layer.kind == "cast" and layer.unless_none is None and _CAST.search(ast.unparse(layer.node)):
-            return
-        if layer.kind != "dropout" or self.dropout:
-            raise NoAttention(f"{ast.unparse(layer.node)} is done to the weights, too")
-        first = ast.unparse(layer.given[0])
-        asked = f"{ast.unparse(layer.unless_none)} is not None and " if layer.unless_none is not None else ""
-        if len(layer.given) == 1:
-            self.dropout = f"{first}.p if {asked}{first}.training else 0.0"
-        elif not asked and ast.unparse(layer.given[1]) == "True":
-            self.dropout = first
-        else:
-            self.dropout = f"{first} if {asked}{ast.unparse(layer.given[1])} else 0.0"
-
-
-def _by_letters(letters: tuple[str, str, str], left: ast.expr, right: ast.expr) -> tuple[str, str]:
-    """Return queries and keys of an einsum, in the order in which the call takes their dimensions.
-
-    Raises:
-        ValueError: it is no product of queries and keys.
-    """
-    first, second, out = letters
-    if len(out) < 2:
-        raise ValueError
-    rows, columns = out[-2], out[-1]
-    if rows in second:
-        first, second, left, right = second, first, right, left
-    (summed,) = {*first} & {*second} - {*out} or {""}
-    q, k = (_in_brackets(ast.unparse(each)) for each in (left, right))
-    return (permuted(q, first, f"{out[:-2]}{rows}{summed}"), permuted(k, second, f"{out[:-2]}{columns}{summed}"))
-
-
-def _opposite(condition: ast.expr) -> str:
-    """Return where a condition does not hold, as an expression."""
-    if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Invert):
-        return ast.unparse(condition.operand)
-    if isinstance(condition, ast.Compare) and isinstance(condition.ops[0], ast.Eq) and len(condition.ops) == 1:
-        return f"{ast.unparse(condition.left)} != {ast.unparse(condition.comparators[0])}"
-    return f"{_in_brackets(ast.unparse(condition))}.logical_not()"
-
-
-def _in_brackets(text: str) -> str:
-    node = ast.parse(text, mode="eval").body if text else None
-    whole = node is None or isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.Constant)
-    return text if whole else f"({text})"

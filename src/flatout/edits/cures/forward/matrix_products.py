@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from flatout.edits.reading.source_file import SourceFile
 
-__all__ = ["Product", "permuted", "product_of", "without_transpose"]
+__all__ = ["Product", "permuted", "product_of", "rank_of_transpose", "without_transpose"]
 
 _CALLS = ("matmul", "bmm")
 _LAST_TWO = {"-2, -1", "-1, -2"}
@@ -79,3 +79,15 @@ def without_transpose(node: ast.expr) -> ast.expr | None:
     last = name in ("transpose", "swapaxes") and given in _LAST_TWO | _OF_DIMENSIONS
     turned = (name == "permute" and given.strip("()") in _TURNED) or (name == "t" and not given)
     return node.func.value if last or turned else None
+
+
+def rank_of_transpose(node: ast.expr) -> int:
+    """Return how many dimensions make a transpose one of the last two; 0 where it is that of any number."""
+    if isinstance(node, ast.Attribute):
+        return 2 if node.attr == "T" else 0
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return 0
+    given = ", ".join(map(ast.unparse, node.args))
+    if node.func.attr == "t" or given in _LAST_TWO:
+        return 2 if node.func.attr == "t" else 0
+    return max((int(each) for each in given if each.isdigit()), default=0) + 1

@@ -1,29 +1,26 @@
-"""Copies that nothing needs, left out: `clone`, `repeat` along a dimension of one, a cast that is cast back."""
+"""Copies that nothing needs, left out: `clone`, `repeat` along a dimension of one, a cast that is cast back.
+
+A tensor stands for its copy where nothing in the project writes into tensors, and the function only reads it. What the
+text does not show of it is asked when the script runs.
+"""
 
 import ast
-from collections.abc import Iterator
 
 from flatout.edits.cures.collected_pieces import collected
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.attribute_values import attribute_values
 from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.gradient_flow import last_name
-from flatout.edits.reading.in_place import changed_in_place, is_in_place
-from flatout.edits.text_changes import TextChanges, operand
-from flatout.edits.written_edit import WrittenEdit
+from flatout.edits.reading.graphs.number_uses import TENSOR_METHODS
+from flatout.edits.reading.source_file import Function
+from flatout.edits.reading.writes.unwritten_tensors import is_only_read, written_somewhere
+from flatout.edits.text_changes import TextChanges, fresh_name, operand
+from flatout.edits.written_edit import WrittenEdit, with_import
 
 __all__ = ["by_broadcast", "without_copy"]
 
 _WIDE = ("torch.float64", "torch.double")
-_KEEPS = {"append", "appendleft", "add", "extend", "insert", "update", "put", "setdefault"}
-_VIEWS = {  # methods and functions of torch's that may give back the memory that they are given
-    "view", "reshape", "view_as", "reshape_as", "transpose", "permute", "t", "unsqueeze", "squeeze", "flatten",
-    "unflatten", "narrow", "select", "chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "expand",
-    "expand_as", "broadcast_to", "detach", "contiguous", "to", "float", "double", "half", "bfloat16", "type",
-    "type_as", "cpu", "cuda", "real", "imag", "diagonal", "movedim", "swapaxes", "swapdims", "unfold", "as_strided",
-    "numpy", "atleast_1d", "atleast_2d", "dropout", "requires_grad_", "unsafe_chunk", "unsafe_split", "ravel",
-    "alias", "positive",
-}  # fmt: skip
+_SINGLE = ("torch.float32", "torch.float")
+_NEW = ast.Add | ast.Sub | ast.Mult | ast.Div | ast.MatMult  # none of which keeps its result for the backward pass
 
 
 def without_copy(place: EditPlace) -> WrittenEdit:
@@ -37,14 +34,52 @@ def without_copy(place: EditPlace) -> WrittenEdit:
     if len(found) != 1:
         return place.left("a single copy of one tensor is not found on this line")
     ((whole, given),) = found
-    reason = _refused(place, whole, given) if kind == "clone" else ""
+    return _without_cast(place, whole, given) if kind == "cast" else _without_clone(place, whole, given)
+
+
+def _done(place: EditPlace, changes: TextChanges) -> WrittenEdit:
+    at = place.project.sources.index(place.source)
+    return WrittenEdit(with_import(changes.done(place.project), at, "torch"), changed=1)
+
+
+def _without_clone(place: EditPlace, whole: ast.expr, given: ast.expr) -> WrittenEdit:
+    is_new = isinstance(given, ast.BinOp) and isinstance(given.op, _NEW)
+    if not is_new and not (isinstance(given, ast.Name) and _is_handed(place, given.id)):
+        return place.left(f"{ast.unparse(given)} may be kept by others, who write into it")
+    reason = _read_alone(place, whole) or written_somewhere(place)
     if reason:
         return place.left(reason)
     changes = TextChanges(place.source)
-    around = place.source.parents[whole]
-    stands_alone = isinstance(around, ast.Assign | ast.Call) and getattr(around, "func", None) is not whole
-    changes.replace(whole, changes.text(given) if stands_alone else operand(changes, given))
-    return WrittenEdit(changes.done(place.project), changed=1)
+    text, around = changes.text(given), place.source.parents[whole]
+    if not is_new:
+        text = f"{text} if type({text}) is torch.Tensor and {text}.is_contiguous() else {changes.text(whole)}"
+    alone = isinstance(around, ast.Assign) or (isinstance(around, ast.Call) and around.func is not whole)
+    changes.replace(whole, text if alone and "\n" not in text else f"({text})")
+    return _done(place, changes)
+
+
+def _without_cast(place: EditPlace, whole: ast.expr, given: ast.expr) -> WrittenEdit:
+    """Write `x.double().float()` as the one copy that it is."""
+    method = place.source.parents[whole]
+    back = place.source.parents.get(method)
+    single = isinstance(method, ast.Attribute) and isinstance(back, ast.Call) and back.func is method
+    if not single or not isinstance(back, ast.Call) or not _is_single_cast(place, back):
+        return place.left("what is cast is not cast back at once, and may be worked with in between")
+    if not isinstance(given, ast.Name):
+        return place.left("what is cast has no name of its own")
+    changes = TextChanges(place.source)
+    name = given.id
+    asked = f"type({name}) is torch.Tensor and {name}.is_floating_point()"
+    text = f"{name}.to(torch.float32, copy=True) if {asked} else {changes.text(back)}"
+    changes.replace(back, text if isinstance(place.source.parents[back], ast.Assign) else f"({text})")
+    return _done(place, changes)
+
+
+def _is_single_cast(place: EditPlace, call: ast.Call) -> bool:
+    name = last_name(call.func)
+    if name == "float":
+        return not call.args and not call.keywords
+    return name == "to" and len(call.args) == 1 and place.source.names.dotted(call.args[0]) in _SINGLE
 
 
 def by_broadcast(place: EditPlace) -> WrittenEdit:
@@ -56,14 +91,90 @@ def by_broadcast(place: EditPlace) -> WrittenEdit:
     if not isinstance(method, ast.Attribute):
         return place.left("a single repeat() of a tensor is not found on this line")
     (call,) = found
+    uses = _uses(place, call)
+    operations = [place.source.parents[each] for each in uses]
+    if not uses or not all(isinstance(each, ast.BinOp) and not isinstance(each.op, ast.MatMult) for each in operations):
+        return place.left("what is repeated is used for more than to meet other tensors element by element")
+    reason = _read_alone(place, call) or _unsteady(place, call, method.value) or written_somewhere(place)
+    if reason:
+        return place.left(reason)
     changes = TextChanges(place.source)
-    if method.attr != "repeat":
-        changes.replace(call, operand(changes, method.value))
-    else:
-        given = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], ast.Tuple) else call.args
-        sizes = ["-1" if ast.unparse(each) == "1" else changes.text(each) for each in given]
-        changes.replace(call, f"{operand(changes, method.value)}.expand({', '.join(sizes)})")
-    return WrittenEdit(changes.done(place.project), changed=1)
+    text = operand(changes, method.value)
+    if method.attr == "repeat":
+        text = _expanded(place, changes, call, method.value)
+    inner = place.source.parents[call] in operations
+    if not inner:
+        changes.replace(call, text)
+    for use, operation in zip(uses, operations, strict=True):
+        assert isinstance(operation, ast.BinOp)
+        if operation.left is use:  # the order in memory is that of the left one
+            new = changes.text(operation)
+            new = f"({text}){new.removeprefix(changes.text(call))}" if inner else new
+            changes.replace(operation, f"({new}).contiguous()")
+        elif inner:
+            changes.replace(call, f"({text})")
+    return _done(place, changes)
+
+
+def _expanded(place: EditPlace, changes: TextChanges, call: ast.Call, value: ast.expr) -> str:
+    """Return the expanded tensor where each dimension that is repeated has one row, else the repeated one."""
+    given = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], ast.Tuple) else call.args
+    name = fresh_name(place.source, "single")
+    changes.before(place.statement, f"{name} = {changes.text(value)}")
+    asked = [f"type({name}) is torch.Tensor", f"{name}.dim() == {len(given)}", f"{name}.is_contiguous()"]
+    for at, each in enumerate(given):
+        if ast.unparse(each) != "1":
+            asked += [f"{name}.size({at}) == 1", f"{changes.text(each)} >= 1"]
+    sizes = ", ".join("-1" if ast.unparse(each) == "1" else changes.text(each) for each in given)
+    repeated = ", ".join(changes.text(each) for each in given)
+    return f"{name}.expand({sizes}) if {' and '.join(asked)} else {name}.repeat({repeated})"
+
+
+def _unsteady(place: EditPlace, call: ast.Call, value: ast.expr) -> str:
+    """Return what cannot be worked out twice, or a little earlier; "" for nothing."""
+    is_first = isinstance(place.source.parents[call], ast.Assign)  # so that it is worked out where it was
+    for node in (inner for each in ([] if is_first else [value], call.args) for one in each for inner in ast.walk(one)):
+        if isinstance(node, ast.Call):
+            known = isinstance(node.func, ast.Attribute) and node.func.attr in TENSOR_METHODS | {"size", "dim"}
+            if not known:
+                return f"{ast.unparse(node.func)}() would be called more than once, or earlier"
+        elif isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.Lambda):
+            return f"{ast.unparse(node)} would run more than once, or earlier"
+    return ""
+
+
+def _uses(place: EditPlace, whole: ast.expr) -> list[ast.expr]:
+    """Return where a value is used: at its place, or at those of the one name that it is bound to."""
+    around = place.source.parents[whole]
+    if not isinstance(around, ast.Assign):
+        return [whole]
+    if len(around.targets) != 1 or not isinstance(around.targets[0], ast.Name):
+        return []
+    name, scope = around.targets[0].id, place.source.scope(around)
+    named = [each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id == name]
+    read = [each for each in named if isinstance(each.ctx, ast.Load)]
+    is_own = len(named) == len(read) + 1 and all(place.source.scope(each) is scope for each in read)
+    return list(read) if is_own else []
+
+
+def _read_alone(place: EditPlace, whole: ast.expr) -> str:
+    """Return why a copy may be needed by what is done with it, "" where it is only read."""
+    uses = _uses(place, whole)
+    if not uses:
+        return "the copy is kept, or has a name that stands for something else, too"
+    lost = next((each for each in uses if not is_only_read(place, each)), None)
+    around = place.source.statement(lost) if lost is not None else None
+    return f"`{ast.unparse(around)}` may write into the copy, or keep it" if around is not None else ""
+
+
+def _is_handed(place: EditPlace, name: str) -> bool:
+    """Return whether a variable is an argument of the function, or something that is worked out in it."""
+    scope = place.source.scope(place.statement)
+    if not isinstance(scope, Function):
+        return False
+    bound = [v for each in ast.walk(scope) for to, v in pairs(each) if isinstance(to, ast.Name) and to.id == name]
+    given = [each for each in ast.walk(scope.args) if isinstance(each, ast.arg) and each.arg == name]
+    return bool(given or bound) and all(isinstance(each, ast.BinOp | ast.Call) for each in bound)
 
 
 def _repeats(node: ast.AST) -> bool:
@@ -100,107 +211,3 @@ def _wide_cast(place: EditPlace, node: ast.AST) -> ast.expr | None:
     wide = len(given) == 1 and len(node.args) + len(node.keywords) == 1
     wide = wide and place.source.names.dotted(given[0]) in _WIDE
     return node.func.value if node.func.attr in ("to", "type") and wide else None
-
-
-# -- where a copy may be needed ---------------------------------------------------------------------------------------
-
-
-def _refused(place: EditPlace, whole: ast.expr, given: ast.expr) -> str:
-    """Return what may write into one side of a copy, or keep it, "" where nothing is seen that does."""
-    scope = place.source.scope(place.statement)
-    around = place.source.parents[whole]
-    if isinstance(around, ast.Return | ast.Yield | ast.Tuple | ast.List | ast.Dict):
-        return "the copy is returned or kept, and others may write into it"
-    if isinstance(around, ast.Attribute) and around.attr.endswith("_"):
-        return f"{around.attr}() writes into the copy"
-    names = {each.id for each in ast.walk(given) if isinstance(each, ast.Name)} - {"self"}
-    if isinstance(around, ast.Assign) and not all(isinstance(each, ast.Name) for each in around.targets):
-        return "the copy is kept in something else"
-    for target, value in pairs(place.statement):
-        names |= {target.id} if isinstance(target, ast.Name) and value is whole else set()
-    names = _aliases(place, scope, names)
-    for name in sorted(names):
-        if changed_in_place([scope], name):
-            return f"{name} may be written to in this function"
-    kept = next(_keeping(place, scope, names, whole), "")
-    if kept:
-        return kept
-    text = ast.unparse(given)
-    parts = [node for node in ast.walk(scope) if isinstance(node, ast.Attribute | ast.Subscript)]
-    written = [each for each in parts if isinstance(each.ctx, ast.Store) or is_in_place(getattr(each, "attr", ""))]
-    return (
-        f"{text} may be written to in this function"
-        if any(ast.unparse(each).startswith(text) for each in written)
-        else ""
-    )
-
-
-def _aliases(place: EditPlace, scope: ast.AST, names: set[str]) -> set[str]:
-    """Return the names that may stand for the memory of one of `names`: parts, other shapes, what calls give back."""
-    found, size = set(names), -1
-    while size != len(found):
-        size = len(found)
-        for node in ast.walk(scope):
-            for target, value in pairs(node):
-                if isinstance(target, ast.Name) and _may_alias(place, value, found):
-                    found.add(target.id)
-    return found
-
-
-def _may_alias(place: EditPlace, node: ast.expr, names: set[str]) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id in names
-    if isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
-        return _may_alias(place, node.value, names)
-    if isinstance(node, ast.IfExp):
-        return _may_alias(place, node.body, names) or _may_alias(place, node.orelse, names)
-    return isinstance(node, ast.Call) and _may_give_back(place, node, names)
-
-
-def _may_give_back(place: EditPlace, call: ast.Call, names: set[str]) -> bool:
-    """Return whether a call may give back memory of what it is given: a view, a module that does nothing."""
-    function = call.func
-    is_torch = place.source.names.dotted(function).startswith("torch.")
-    if isinstance(function, ast.Attribute) and _may_alias(place, function.value, names):
-        return function.attr in _VIEWS or is_in_place(function.attr)
-    if not any(_may_alias(place, each, names) for each in call.args):
-        return False
-    made = attribute_values(place.project, place.source, function)
-    layers = [isinstance(each, ast.Call) and _is_layer(source.names.dotted(each.func)) for source, each in made]
-    return last_name(function) in _VIEWS if is_torch else not (layers and all(layers))
-
-
-def _is_layer(dotted: str) -> bool:
-    """Return whether a module of torch's gives new memory in any case."""
-    kinds = ("Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "LSTM", "GRU", "MultiheadAttention", "Embedding")
-    return dotted.startswith("torch.nn.") and any(each in dotted for each in kinds)
-
-
-def _keeping(place: EditPlace, scope: ast.AST, names: set[str], whole: ast.expr) -> Iterator[str]:
-    """Yield what may write into one of the names, or keeps it, when this function hands it on."""
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Return | ast.Yield) and node.value is not None:
-            parts = node.value.elts if isinstance(node.value, ast.Tuple | ast.List) else [node.value]
-            if any(_may_alias(place, each, names) for each in parts):
-                yield "the copy, or what it is of, is returned, and others may write into it"
-        held = [each for each in getattr(node, "targets", ()) if not isinstance(each, ast.Name | ast.Tuple)]
-        if isinstance(node, ast.Assign) and held and _may_alias(place, node.value, names):
-            yield f"{ast.unparse(held[0])} keeps it"
-        if isinstance(node, ast.Call) and any(each is whole or _may_alias(place, each, names) for each in node.args):
-            yield from _written_by(place, node)
-
-
-def _written_by(place: EditPlace, call: ast.Call) -> Iterator[str]:
-    """Yield why a call may write into what it is given."""
-    name = last_name(call.func)
-    if name in _KEEPS:
-        yield f"{ast.unparse(call.func)}() keeps it"
-    for _, value in attribute_values(place.project, place.source, call.func):
-        if any(
-            each.arg == "inplace" for node in ast.walk(value) if isinstance(node, ast.Call) for each in node.keywords
-        ):
-            yield f"{ast.unparse(call.func)} works in place"
-    for _, function in place.project.functions.get(name, ()):
-        given = [each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)]
-        if any(changed_in_place(function.body, each) for each in given):
-            yield f"{name}() may write into it"

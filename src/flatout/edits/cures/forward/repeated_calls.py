@@ -7,8 +7,14 @@ from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, is_plain, loads, stores
 from flatout.edits.reading.gradient_flow import last_name, may_be_trained_on
 from flatout.edits.reading.gradient_reads import gradient_hook
+from flatout.edits.reading.graphs.number_uses import TENSOR_METHODS, NumberUses
+from flatout.edits.reading.graphs.recorded_values import ENDING, WITHOUT_GRAPH, is_torch_function
 from flatout.edits.reading.in_place import changed_in_place
+from flatout.edits.reading.purity.pure_calls import words
+from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.reading.training_loops import is_without_gradients
 from flatout.edits.reading.weight_changes import changes_weights, keeps_state
+from flatout.edits.reading.writes.still_models import changes_something, free_names, gives_other
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit
 
@@ -157,7 +163,55 @@ def _refused(place: EditPlace, pair: _Pair) -> str:
         return f"{hook} may see each call by itself"
     if may_be_trained_on(place.project, place.source, place.statement):
         return "what the second call gives may come to a backward pass"
-    return _refused_here(place, pair)
+    return _refused_here(place, pair) or _noticed(place, pair)
+
+
+def _noticed(place: EditPlace, pair: _Pair) -> str:
+    """Return why the model may give something else the second time, or how somebody may see that it is not called."""
+    other = gives_other(place.project, place.source, pair.second)
+    if other:
+        return other
+    if "backward" in place.project.functions:
+        return "backward() of the user's may see each call by itself"
+    allowed = words("backward zero_grad clip_grad_norm_ clip_grad_value_ print str inference_mode")
+    changed = changes_something(place.project, place.source, [pair.before, *pair.between], also=allowed)
+    if changed:
+        return f"{changed} between the two calls may change what the model is given"
+    rebound = free_names(place.project, pair.second) & stores([pair.before, *pair.between])
+    if rebound:
+        return f"{min(rebound)}, which the model may read, is bound anew between the two calls"
+    taken = _part(place, pair.second)
+    if not _is_tensor(place, place.source, taken):
+        return "what the second call gives may be no single tensor"
+    if is_without_gradients(place.source, place.statement):
+        return ""
+    uses = NumberUses(place.project)
+    uses.follow(place.source, taken)
+    return uses.reason
+
+
+def _is_tensor(place: EditPlace, source: SourceFile, node: ast.expr) -> bool:
+    """Return whether something is used as tensors alone are, at once or under its name, or in the user's functions."""
+    around = source.parents[node]
+    if isinstance(around, ast.Assign) and all(isinstance(each, ast.Name) for each in around.targets):
+        names = {each.id for each in around.targets if isinstance(each, ast.Name)}
+        return _are_tensors(place, source, source.scope(around), names)
+    if isinstance(around, ast.Attribute):
+        return around.attr in TENSOR_METHODS | ENDING | WITHOUT_GRAPH
+    if not isinstance(around, ast.Call) or node not in around.args:
+        return False
+    known = place.project.functions.get(last_name(around.func), ())
+    if len(known) == 1 and isinstance(around.func, ast.Name):
+        ((home, function),) = known
+        given = [*function.args.posonlyargs, *function.args.args][around.args.index(node) :][:1]
+        return bool(given) and _are_tensors(place, home, function, {given[0].arg})
+    return is_torch_function(source, around.func)
+
+
+def _are_tensors(place: EditPlace, source: SourceFile, scope: ast.AST, names: set[str]) -> bool:
+    read = [each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id in names]
+    read = [each for each in read if isinstance(each.ctx, ast.Load)]
+    return bool(read) and all(_is_tensor(place, source, each) for each in read)
 
 
 def _refused_here(place: EditPlace, pair: _Pair) -> str:

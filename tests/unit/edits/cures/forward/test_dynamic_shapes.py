@@ -19,7 +19,7 @@ def compiled(folder, text, reason=SIZES):
         ("model = torch.compile(Net())", "model = torch.compile(Net(), dynamic=True)"),
         ("model = torch.compile(Net(), mode='default')", "model = torch.compile(Net(), mode='default', dynamic=True)"),
         ("model = torch.compile(Net(), dynamic=None)", "model = torch.compile(Net(), dynamic=True)"),
-        ("model.compile()", "model.compile(dynamic=True)"),
+        ("model = Net()\nmodel.compile()", "model = Net()\nmodel.compile(dynamic=True)"),
     ],
 )
 def test_the_only_call_that_compiles_is_told(tmp_path, line, instead):
@@ -46,6 +46,13 @@ def test_the_function_s_own_decorator_is_told(tmp_path, decorator, instead):
         (f"{NET}model = torch.compile(Net())\n", "self.steps == 6", "no size that changes"),
         (f"{NET}model = torch.compile(Net())\n", "", "no size that changes"),
         (f"{NET}a = torch.compile(Net())\nb = torch.compile(Net())\n", SIZES, "which torch.compile()"),
+        (f"{NET}model.compile()\n", SIZES, "which torch.compile()"),
+        (f"{NET}model = keras()\nmodel.compile()\n", SIZES, "which torch.compile()"),
+        (
+            f"{NET}    def compile(self):\n        pass\nmodel = Net()\nmodel.compile()\n",
+            SIZES,
+            "which torch.compile()",
+        ),
         (f"{NET}model = Net()\n", SIZES, "which torch.compile()"),
         (f"{NET}@torch.compile\ndef g(x):\n    return x\n", SIZES, "which torch.compile()"),
         (f"{NET}model = torch.compile(Net(), dynamic=False)\n", SIZES, "given dynamic= already"),

@@ -20,7 +20,7 @@ def evaluated(folder, *lines, before="", with_grad=1):
 
 @pytest.mark.parametrize(
     "line", ["out = model(test_x)", "test_loss = F.mse_loss(model(test_x), test_y).item()", "total += model(z).sum()",
-             "print(model(test_x).mean())"]
+             "print(model(test_x).mean().item())"]
 )  # fmt: skip
 def test_a_line_gets_a_block_of_its_own(tmp_path, line):
     after, left = evaluated(tmp_path, line + "  # <<", "log(1)")
@@ -64,6 +64,40 @@ def test_what_a_function_returns_is_left(tmp_path):
 def test_a_model_that_takes_derivatives_is_left(tmp_path):
     before = "class H:\n    def forward(self, x):\n        return torch.autograd.grad(self.e(x).sum(), x)\n"
     assert "takes a derivative" in evaluated(tmp_path, "out = model(test_x)  # <<", before=before)[1]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["held['aux'] = model(z)  # <<", "opt.zero_grad()", "learn(held)"],
+        ["print(model(z))  # <<"],
+        ["print((aux := model(z)).item())  # <<", "step(aux)"],
+        ["value = model(z).mean()  # <<", "text = str(value)"],
+        ["value = model(z).mean()  # <<", "assert value.requires_grad"],
+        ["value = model(z).mean()  # <<", "later = lambda: value"],
+    ],
+)
+def test_more_than_numbers_of_it_are_read(tmp_path, lines):
+    after, left = evaluated(tmp_path, *lines, before="held = {}\n")
+    assert after == ""
+    assert "may do more than to read its numbers" in left
+
+
+def test_a_list_of_the_caller_s_is_not_followed(tmp_path):
+    before = "def note(out, z):\n    out.append(model(z).mean())  # <<\n"
+    text = HEAD + before + LOOP + "    found = []\n    note(found, x)\n    torch.stack(found).sum().backward()\n"
+    after, left = edited(tmp_path, "not-recorded", text, with_grad=1)
+    assert after == ""
+    assert "`out` may do more" in left
+
+
+def test_a_forward_that_keeps_something_is_left(tmp_path):
+    before = (
+        "class Net(torch.nn.Module):\n    def forward(self, x):\n        self.h = self.a(x)\n        return self.h\n"
+    )
+    after, left = evaluated(tmp_path, "hits = (model(z) > 0).sum().item()  # <<", before=before)
+    assert after == ""
+    assert "forward() keeps self.h" in left
 
 
 def test_what_records_nothing_is_there(tmp_path):

@@ -1,4 +1,7 @@
-"""The second call of a model on one batch, left out for the outputs of the first one."""
+"""The second call of a model on one batch, left out for the outputs of the first one.
+
+Module: flatout.edits.reading.writes.still_models.
+"""
 
 import pytest
 from tests.unit.edits.scripts import edited, same_results
@@ -7,6 +10,7 @@ HEAD = """\
 import torch
 from torch import nn
 from torch.nn import functional as F
+model = nn.Linear(6, 4)
 """
 SEEN = {"changed": 0, "marked": 0}
 
@@ -27,14 +31,14 @@ TRAIN = ["opt.zero_grad()", "out = model(x)", "loss = F.cross_entropy(out, y)", 
     [
         ("hits += (model(x).argmax(1) == y).sum()  # <<", "hits += (out.detach().argmax(1) == y).sum()"),
         ("pred = model(x)  # <<", "pred = out.detach().clone()"),
-        ("show(F.softmax(model(x), 1))  # <<", "show(F.softmax(out.detach().clone(), 1))"),
+        ("print(F.softmax(model(x), 1).max().item())  # <<", "print(F.softmax(out.detach().clone(), 1).max().item())"),
         ("show(model(x).logits.argmax(1))  # <<", "show(out.logits.detach().argmax(1))"),
-        ("show(model(x)[0])  # <<", "show(out[0].detach().clone())"),
+        ("print(model(x)[0].norm().item())  # <<", "print(out[0].detach().norm().item())"),
     ],
 )
 def test_a_second_call_becomes_the_first_ones_outputs(tmp_path, line, instead):
-    after, left = loop(tmp_path, *TRAIN, line, "opt.step()")
-    assert (after, left) == ([*TRAIN, instead, "opt.step()"], "")
+    after, left = loop(tmp_path, *TRAIN, line, "opt.step()", "n += (pred.argmax(1) == y).sum()")
+    assert (after, left) == ([*TRAIN, instead, "opt.step()", "n += (pred.argmax(1) == y).sum()"], "")
 
 
 def test_without_gradients_and_under_a_condition(tmp_path):
@@ -81,8 +85,17 @@ SECOND = "acc = (model(x).argmax(1) == y).sum()  # <<"
         (["with torch.autocast('cpu'):", "    out = model(x)", SECOND], "no call of the model"),
         (["out = model(x)", "for i in range(3):", "    a = model(x)  # <<"], "no call of the model"),
         (["out = model(x, 1)", SECOND], "no call of the model"),
-        (["loss = weight(y) * F.mse_loss(model(x), y)", SECOND], "calls something else before it"),
+        (["loss = weight(y) * F.mse_loss(model(x), y)", SECOND], "weight() between the two calls"),
         (["out = model(x) if flag else y", SECOND], "calls something else before it, or"[:30]),
+        (["out = model(x)", "refill()", SECOND], "refill() between the two calls"),
+        (["out = model(x)", "raw[0] = 1", SECOND], "raw[0] between"),
+        (["out = model(x)", "raw += noise", SECOND], "raw += noise between"),
+        (["out = model(x)", "out.pop()", SECOND], "out.pop() between"),
+        (["out = model(next(it))", "acc = model(next(it)).argmax(1)  # <<"], "is made anew for each call"),
+        (["out = model(x)", "pred = model(x)  # <<", "show(len(pred))"], "may be no single tensor"),
+        (["out = model(x)", "print(model(x).mean())  # <<"], "more than to read its numbers"),
+        (["out = draw(3)", "acc = draw(3).argmax(1)  # <<"], "what draw is cannot be told"),
+        (["out = torch.rand(3)", "acc = torch.rand(3).argmax()  # <<"], "what torch.rand is cannot be told"),
         (["out = model(x)", "again = model(x)  # <<", "again.sum().backward()"], "may come to a backward pass"),
         (["out = model(x)", "a, b = model(x)  # <<"], "more than one thing"),
         (["out = model(x)", "p.register_hook(f)", SECOND], "register_hook may see"),
@@ -100,6 +113,80 @@ def test_what_may_be_another_output_is_left(tmp_path, lines, reason):
 def test_a_module_that_counts_its_calls_is_left(tmp_path, line):
     before = f"class Net(nn.Module):\n    def forward(self, x):\n        {line}\n        return x\n"
     assert "tells one call from two" in loop(tmp_path, *TRAIN, SECOND, before=before)[1]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "print(x.shape)\n        return self.a(x)",
+        "global calls\n        return self.a(x)",
+        "buf = self.held\n        buf[0] += 1\n        return self.a(x)",
+        "return F.dropout(self.a(x), self.p)",
+        "return self.a(x) + torch.randn(3)",
+        "return self.drop(self.a(x))",
+        "return unknown(self.a(x))",
+    ],
+)
+def test_a_model_that_may_draw_or_do_more_is_left(tmp_path, forward):
+    before = f"""\
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.p, self.held = nn.Linear(4, 4), 0.0, [0]
+    def forward(self, x):
+        {forward}
+net = Own()
+"""
+    if "self.drop" in forward:
+        before = before.replace("[0]\n", "[0]\n        self.drop = nn.Dropout(0.0)\n")
+    after, left = loop(tmp_path, "out = net(x)", "acc = net(x).argmax(1)  # <<", before=before)
+    assert after == []
+    assert "draw" in left
+
+
+def test_a_function_of_the_user_s_may_take_a_tensor(tmp_path):
+    before = "def score(out, y):\n    return (out.argmax(1) == y).sum().item()\ndef size(out):\n    return len(out)\n"
+    lines = ["out = model(x)", "acc = score(model(x), y)  # <<"]
+    assert loop(tmp_path, *lines, before=before)[0][1] == "acc = score(out.detach().clone(), y)"
+    assert loop(tmp_path, "out = model(x)", "n = size(model(x))  # <<", before=before)[0] == []
+
+
+def test_an_argument_that_runs_code_is_read_twice(tmp_path):
+    before = "class Data:\n    @property\n    def row(self):\n        return draw()\ndata = Data()\n"
+    lines = ["out = model(data.row)", "acc = model(data.row).argmax(1)  # <<"]
+    assert "is made anew" in loop(tmp_path, *lines, before=before)[1]
+
+
+def test_a_variable_that_the_model_reads_stays_the_same(tmp_path):
+    before = """\
+scale = 1.0
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(6, 4)
+    def forward(self, x):
+        return self.a(x) * scale
+net = Own()
+"""
+    lines = ["out = net(x)", "scale = scale / 2", "acc = net(x).argmax(1)  # <<"]
+    assert "scale, which the model may read" in loop(tmp_path, *lines, before=before)[1]
+
+
+def test_a_model_of_the_user_s_that_only_computes_is_understood(tmp_path):
+    before = """\
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(6, 6) for _ in range(2)])
+        self.head = nn.Linear(6, 4)
+    def forward(self, x):
+        for layer in self.layers:
+            x = F.relu(layer(x)) + x
+        return self.head(x.flatten(1))
+net = Own()
+"""
+    after, left = loop(tmp_path, "out = net(x)", "acc = net(x).argmax(1)  # <<", before=before)
+    assert (after, left) == (["out = net(x)", "acc = out.detach().argmax(1)"], "")
 
 
 @pytest.mark.parametrize(
