@@ -21,7 +21,8 @@ from typing import Any
 import torch
 
 from flatout.kept.call_key import CallGiven, given, settings_now, unusual_moment
-from flatout.kept.kept_result import KeptResult, Unkeepable, numbers_in
+from flatout.kept.kept_result import KeptResult, Unkeepable
+from flatout.kept.lying_places import Places
 from flatout.kept.observed_call import ObservedCall, observe
 from flatout.kept.read_state import ReadState
 from flatout.kept.reports import Reports
@@ -210,8 +211,8 @@ class KeptFunction:
     def _is_as_proven(self, call: _Call, before: ReadState) -> bool:
         """Return whether a call that was watched once ran proven code alone, and returned nothing that was there."""
         assert call.seen is not None
-        mine = set(numbers_in(call.seen.result))
-        return call.seen.codes <= self._tally.known.codes and not mine & before.places and not before.changed()
+        mine = Places(call.seen.result)
+        return call.seen.codes <= self._tally.known.codes and not mine.meets(before.places) and not before.changed()
 
     def _roots(self, what: CallGiven) -> dict[str, Any]:
         """Return the function and what it is given, by what they are called."""
@@ -230,7 +231,7 @@ class KeptFunction:
             seen.refuse("it changes what it is given")
         if not seen.refused:
             try:
-                if set(numbers_in(seen.result)) & set(numbers_in((args, kwargs))):
+                if Places(seen.result).meets(Places(args, kwargs)):
                     seen.refuse("it returns what it is given")
                 seen.refuse(self._begin(call, seen, what) if call.seen is None else self._keep(key, call, seen))
             except Unkeepable as error:
@@ -263,8 +264,7 @@ class KeptFunction:
         if changed:
             self._lose(key, changed)
             return ""
-        mine, theirs = set(numbers_in(before.result)), set(numbers_in(seen.result))
-        if mine & theirs:
+        if Places(before.result).meets(Places(seen.result)):
             return "it returns what it keeps itself"
         if not call.result.is_same(seen.result):
             return "it returns other values each time"

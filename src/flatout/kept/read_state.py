@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from flatout.kept.lying_places import Places
 from flatout.kept.observed_call import COMPUTES, ObservedCall, is_let_through
 from flatout.kept.tensor_methods import tensor_methods
 from flatout.watch.components import attributes_of, handle_of, is_filled, is_own, module_of, names_in
@@ -43,12 +44,12 @@ class ReadState:
 
     Attributes:
         refused: why it cannot be told whether it is as it was; an empty string where it can.
-        places: what was read: identities of objects, and addresses of numbers, as `numbers_in` has them.
+        places: where lies what was read.
     """
 
     def __init__(self, seen: ObservedCall, roots: Mapping[str, Any]) -> None:
         """Take everything as it is now; `roots`: the function and the objects that it was given."""
-        self.refused = ""
+        self.refused, self.places = "", Places()
         self._names = frozenset(seen.attributes)
         self._codes: set[types.CodeType] = set()
         self._run = seen.codes
@@ -82,8 +83,9 @@ class ReadState:
                 self._refuse(f"{code.co_qualname} is reached in a way that cannot be followed")
         if self._arrays and not self.refused:
             self._watch_memory()
-        self.places = {("object", identity) for identity in self._seen}
-        self.places |= {("memory", _address(value)) for _, value in self._arrays}
+        self.places.objects |= set(self._seen)
+        for _, value in self._arrays:
+            self.places.add(value)
         del self._waiting, self._seen, self._arrays
 
     def _refuse(self, reason: str) -> None:
@@ -309,14 +311,6 @@ class ReadState:
                     self._names,
                     f"{kind.__name__}.{{}}",
                 )
-
-
-def _address(value: Any) -> int:
-    """Return where the numbers of a tensor or an array lie; 0 where there are none."""
-    if isinstance(value, torch.Tensor):
-        return value.untyped_storage().data_ptr()
-    address: int = value.__array_interface__["data"][0]
-    return address
 
 
 def _is_constant(value: Any) -> bool:

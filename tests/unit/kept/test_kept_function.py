@@ -588,3 +588,23 @@ def test_an_error_of_the_function_s_is_its_own():
         with pytest.raises(TypeError, match=r"cannot be interpreted|not supported"):
             kept.call("four", 8)
     assert kept.again(120, 16) == 4
+
+
+WEIGHTS = np.arange(40)
+
+
+def of_weights_or_rows(rows, k):
+    tables.slow(3)
+    if k == 8:
+        return torch.from_numpy(WEIGHTS[3:])
+    return torch.from_numpy(rows[2:] if k == 9 else rows * k)
+
+
+@pytest.mark.parametrize("k", [8, 9])
+def test_a_part_of_what_a_known_function_reads_is_returned_itself(k):
+    kept, rows = Kept(of_weights_or_rows), [np.arange(30) + number for number in range(6)]
+    for number in range(5):
+        kept.again(rows[number], number, times=5)
+    assert kept.call._tally.used > kept_function._KNOWN
+    for _ in range(3):
+        assert kept.call(rows[5], k).numpy().ctypes.data == of_weights_or_rows(rows[5], k).numpy().ctypes.data

@@ -160,6 +160,6 @@ def test_projects_that_may_see_the_order_or_write_to_factors_are_left(tmp_path, 
 
 
 def test_writes_that_come_before_are_no_reason(tmp_path):
-    more = "def links(n):\n    mix = torch.zeros(n, n)\n    mix[0] = 1\n    return mix\nmix = links(3)\nmix[1] = ColorJitter"
+    more = "def links(n):\n    mix = torch.zeros(n, n)\n    mix[0] = 1\n    return mix\nmix = links(3)\nmix[1] = jitter"
     after, left = edited(tmp_path, "product-order", layers(more=more))
     assert (bool(after), left) == (True, "")
