@@ -72,6 +72,25 @@ class _Call:
         except Exception as error:  # objects of any kind
             return f"something that cannot be looked at ({type(error).__name__})"
 
+    @classmethod
+    def given(cls, objects: list[Any]) -> "_Call":
+        """Return a call that is given these objects; when one of them is gone, so is what was held for it.
+
+        Raises:
+            TypeError: one of them cannot be told from another one later.
+        """
+        call = cls([], 0.0)
+        known = weakref.ref(call)
+
+        def forget(_gone: object) -> None:
+            if (one := known()) is not None:
+                one.state = None  # which holds lists and dictionaries of the objects
+                if one.seen is not None:
+                    one.seen.result = None
+
+        call.objects = [weakref.ref(each, forget) for each in objects]
+        return call
+
     def is_of(self, objects: list[Any]) -> bool:
         """Return whether the objects that were given are the same ones."""
         return all(ref() is each for ref, each in zip(self.objects, objects, strict=True))
@@ -167,23 +186,23 @@ class KeptFunction:
     def _first(self, key: object, what: CallGiven, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function as it is, and note what that takes."""
         try:
-            refs = [weakref.ref(each) for each in what.objects]
-        except TypeError:  # such an object cannot be told from another one later
+            call = _Call.given(what.objects)
+        except TypeError:
             self.stop("it is given objects that cannot be told apart")
             return self._function(*args, **kwargs)
         self._drop(key)
         self._drop_what_is_gone()
         if self.off or self._tally.used >= _KNOWN:
-            return self._function(*args, **kwargs) if self.off else self._at_once(key, _Call(refs, 0.0), args, kwargs)
+            return self._function(*args, **kwargs) if self.off else self._at_once(key, call, args, kwargs)
         start = time.perf_counter()
         result = self._function(*args, **kwargs)
-        took_s = time.perf_counter() - start
+        call.plain_s = time.perf_counter() - start
         waiting = [known for known, call in self._calls.items() if not call.is_kept]
         if len(waiting) >= _MOST_KEPT:
             self._drop(waiting[0])
             self._tally.lost += 1
             self._give_up_if_useless("what it is given")
-        self._calls[key] = _Call(refs, took_s)
+        self._calls[key] = call
         return result
 
     def _at_once(self, key: object, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
