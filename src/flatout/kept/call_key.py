@@ -11,6 +11,7 @@ __all__ = ["CallGiven", "given", "settings_now", "unusual_moment"]
 _PLAIN = (bool, int, str, bytes, type(None), type(...))
 _NUMBERS = (float, complex)
 _MOST = 64  # values of a call
+_NEW, _OPEN = -1, -2  # in place of a container's number
 _LEAST, _HALF = sys.float_info.min, 0.5
 
 
@@ -22,39 +23,68 @@ class CallGiven(NamedTuple):
 
 
 def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallGiven | None:
-    """Return what a call is given; None where these are too many values to tell apart quickly."""
-    objects: list[Any] = []
-    left = [_MOST]
+    """Return what a call is given; None where these cannot be told apart quickly."""
+    taken = _Taken()
     try:
         key = (
-            *(_part(value, objects, left) for value in args),
-            *((name, _part(value, objects, left)) for name, value in kwargs.items()),
+            *(taken.part(value) for value in args),
+            *((name, taken.part(value)) for name, value in kwargs.items()),
         )
     except ValueError:
         return None
-    return CallGiven(key, objects)
+    return CallGiven(key, taken.objects)
 
 
-def _part(value: Any, objects: list[Any], left: list[int]) -> object:
-    kind = type(value)
-    left[0] -= 1
-    if left[0] < 0:
-        raise ValueError("too many values")
-    if kind in _PLAIN:
-        return kind, value
-    if kind in _NUMBERS:  # a zero has a sign
-        return kind, repr(value)
-    if kind in (list, tuple):
-        return (kind, *(_part(each, objects, left) for each in value))
-    if kind is dict:
-        return (
-            kind,
-            *((_part(name, objects, left), _part(each, objects, left)) for name, each in value.items()),
-        )
-    if kind in (torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format):
-        return kind, value
-    objects.append(value)
-    return "object", id(value)
+class _Taken:
+    """Takes the values of one call.
+
+    Attributes:
+        objects: those that stand in the key by identity.
+    """
+
+    def __init__(self) -> None:
+        self.objects: list[Any] = []
+        self._left = _MOST
+        self._containers: dict[int, int] = {}
+
+    def part(self, value: Any) -> object:
+        """Return what stands for a value in the key.
+
+        Raises:
+            ValueError: there are too many values, or one that nothing is equal to.
+        """
+        kind = type(value)
+        self._left -= 1
+        if self._left < 0 or (kind in _NUMBERS and value != value):
+            raise ValueError("too many values, or one that is no number")
+        if kind in _PLAIN:
+            return kind, value
+        if kind in _NUMBERS:  # a zero has a sign
+            return kind, repr(value)
+        if kind in (list, tuple, dict):
+            return self._container(kind, value)
+        if kind in (torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format):
+            return kind, value
+        self.objects.append(value)
+        return "object", id(value)
+
+    def _container(self, kind: type, value: Any) -> object:
+        """Return what stands for a container: its items, or which one it is of those that were met before."""
+        number = self._containers.get(id(value), _NEW)
+        if number == _OPEN:
+            raise ValueError("it holds itself")
+        if number != _NEW:  # code may ask whether it is given one list twice
+            return "again", number
+        self._containers[id(value)] = _OPEN
+        if kind is dict:
+            found = (kind, *((self.part(name), self.part(each)) for name, each in value.items()))
+        else:
+            found = (kind, *map(self.part, value))
+        if kind is tuple:
+            del self._containers[id(value)]
+        else:
+            self._containers[id(value)] = len(self._containers)
+        return found
 
 
 def settings_now() -> tuple[object, ...]:

@@ -21,7 +21,8 @@ from typing import Any
 import torch
 
 from flatout.kept.call_key import CallGiven, given, settings_now, unusual_moment
-from flatout.kept.kept_result import KeptResult, Unkeepable, numbers_in
+from flatout.kept.kept_result import KeptResult, Unkeepable
+from flatout.kept.lying_places import Places
 from flatout.kept.observed_call import ObservedCall, observe
 from flatout.kept.read_state import ReadState
 from flatout.kept.reports import Reports
@@ -70,6 +71,25 @@ class _Call:
             return self.state.changed() if self.state is not None else "nothing"
         except Exception as error:  # objects of any kind
             return f"something that cannot be looked at ({type(error).__name__})"
+
+    @classmethod
+    def given(cls, objects: list[Any]) -> "_Call":
+        """Return a call that is given these objects; when one of them is gone, so is what was held for it.
+
+        Raises:
+            TypeError: one of them cannot be told from another one later.
+        """
+        call = cls([], 0.0)
+        known = weakref.ref(call)
+
+        def forget(_gone: object) -> None:
+            if (one := known()) is not None:
+                one.state = None  # which holds lists and dictionaries of the objects
+                if one.seen is not None:
+                    one.seen.result = None
+
+        call.objects = [weakref.ref(each, forget) for each in objects]
+        return call
 
     def is_of(self, objects: list[Any]) -> bool:
         """Return whether the objects that were given are the same ones."""
@@ -166,23 +186,23 @@ class KeptFunction:
     def _first(self, key: object, what: CallGiven, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function as it is, and note what that takes."""
         try:
-            refs = [weakref.ref(each) for each in what.objects]
-        except TypeError:  # such an object cannot be told from another one later
+            call = _Call.given(what.objects)
+        except TypeError:
             self.stop("it is given objects that cannot be told apart")
             return self._function(*args, **kwargs)
         self._drop(key)
         self._drop_what_is_gone()
         if self.off or self._tally.used >= _KNOWN:
-            return self._function(*args, **kwargs) if self.off else self._at_once(key, _Call(refs, 0.0), args, kwargs)
+            return self._function(*args, **kwargs) if self.off else self._at_once(key, call, args, kwargs)
         start = time.perf_counter()
         result = self._function(*args, **kwargs)
-        took_s = time.perf_counter() - start
+        call.plain_s = time.perf_counter() - start
         waiting = [known for known, call in self._calls.items() if not call.is_kept]
         if len(waiting) >= _MOST_KEPT:
             self._drop(waiting[0])
             self._tally.lost += 1
             self._give_up_if_useless("what it is given")
-        self._calls[key] = _Call(refs, took_s)
+        self._calls[key] = call
         return result
 
     def _at_once(self, key: object, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -210,8 +230,8 @@ class KeptFunction:
     def _is_as_proven(self, call: _Call, before: ReadState) -> bool:
         """Return whether a call that was watched once ran proven code alone, and returned nothing that was there."""
         assert call.seen is not None
-        mine = set(numbers_in(call.seen.result))
-        return call.seen.codes <= self._tally.known.codes and not mine & before.places and not before.changed()
+        mine = Places(call.seen.result)
+        return call.seen.codes <= self._tally.known.codes and not mine.meets(before.places) and not before.changed()
 
     def _roots(self, what: CallGiven) -> dict[str, Any]:
         """Return the function and what it is given, by what they are called."""
@@ -230,7 +250,7 @@ class KeptFunction:
             seen.refuse("it changes what it is given")
         if not seen.refused:
             try:
-                if set(numbers_in(seen.result)) & set(numbers_in((args, kwargs))):
+                if Places(seen.result).meets(Places(args, kwargs)):
                     seen.refuse("it returns what it is given")
                 seen.refuse(self._begin(call, seen, what) if call.seen is None else self._keep(key, call, seen))
             except Unkeepable as error:
@@ -263,8 +283,7 @@ class KeptFunction:
         if changed:
             self._lose(key, changed)
             return ""
-        mine, theirs = set(numbers_in(before.result)), set(numbers_in(seen.result))
-        if mine & theirs:
+        if Places(before.result).meets(Places(seen.result)):
             return "it returns what it keeps itself"
         if not call.result.is_same(seen.result):
             return "it returns other values each time"

@@ -2,14 +2,14 @@
 
 import marshal
 import sys
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 
+from flatout.kept.lying_places import Places, span_of
 from flatout.watch.dataset_state import same
 
-__all__ = ["KeptResult", "Unkeepable", "numbers_in"]
+__all__ = ["KeptResult", "Unkeepable"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _ALIGNED = 64  # bytes: where torch puts what it makes
@@ -60,7 +60,7 @@ class KeptResult:
             Unkeepable: it holds something else, or the same thing twice.
         """
         self.num_bytes = 0
-        self._memory: set[int] = set()
+        self._memory = Places()
         _check_each_once(value, set())
         self._node = self._taken(value)
         del self._memory
@@ -108,12 +108,12 @@ class KeptResult:
         if rounds and storage.data_ptr() % _ALIGNED:  # sums of a library may depend on that
             raise Unkeepable("it returns a tensor in memory that torch did not make")
         odd = value.is_conj() or value.is_neg() or value.is_shared()
-        self._only(storage.data_ptr())
+        self._only(value)
         copy = value.detach().clone()
         if odd or (whole and copy.stride() != value.stride()) or storage.nbytes() % value.element_size():
             raise Unkeepable("it returns a tensor that sees memory in an unusual way")
         self.num_bytes += storage.nbytes()
-        return copy if whole else _part_of(value)
+        return copy if whole and not value._is_view() else _part_of(value)
 
     def _array(self, value: Any) -> Any:
         base = value.base
@@ -121,7 +121,7 @@ class KeptResult:
         whole = whole and value.flags.writeable and value.flags.forc
         if not whole or value.dtype.hasobject or value.dtype.names:
             raise Unkeepable("it returns an array that is a part of another one, or holds objects")
-        self._only(value.__array_interface__["data"][0])
+        self._only(value)
         self.num_bytes += value.nbytes
         if base is None:
             return value.copy(order="K")
@@ -129,10 +129,9 @@ class KeptResult:
             raise Unkeepable("it returns an array that is a view of an unusual one")
         return _View(base.copy(), value.shape, value.strides, value.dtype)
 
-    def _only(self, address: int) -> None:
-        if address and address in self._memory:
+    def _only(self, value: Any) -> None:
+        if self._memory.add_span(span_of(value)):
             raise Unkeepable("it returns the same memory twice")
-        self._memory.add(address)
 
 
 def _part_of(value: Any) -> _Part:
@@ -146,27 +145,6 @@ def _part_of(value: Any) -> _Part:
     length = value.untyped_storage().nbytes() // value.element_size()
     numbers = value.detach().as_strided((length,), (1,), 0).clone()
     return _Part(numbers, tuple(value.shape), value.stride(), value.storage_offset())
-
-
-def numbers_in(value: Any) -> Iterator[tuple[str, int]]:
-    """Yield the identities of what can be written to in a result, and the addresses of its numbers."""
-    kind = type(value)
-    if kind is torch.Tensor:
-        yield from _places(id(value), value.untyped_storage().data_ptr())
-    elif kind is _ndarray():
-        yield from _places(id(value), value.__array_interface__["data"][0])
-    elif kind in (list, tuple, dict):
-        if kind is not tuple:
-            yield "object", id(value)
-        for each in value.values() if kind is dict else value:
-            if type(each) not in _PLAIN:
-                yield from numbers_in(each)
-
-
-def _places(identity: int, address: int) -> Iterator[tuple[str, int]]:
-    yield "object", identity
-    if address:
-        yield "memory", address
 
 
 def _is_plain(value: Any) -> bool:

@@ -8,6 +8,7 @@ compiled code is not seen: only packages that are known to compute are let throu
 
 import dis
 import functools
+import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -108,8 +109,8 @@ def observe(
         seen.refuse("it changes a setting of torch")
     if warned.seen or (not seen.refused and has_shown(seen.scopes, seen.codes)):
         seen.refuse("it warns")
-    for code in seen.scopes:
-        seen.refuse(("" if packages else _reads_more(code)) or _writes(code))
+    for code, scope in seen.scopes.items():
+        seen.refuse(("" if packages else _reads_more(code)) or _writes(code) or _asks_which(code, scope))
         seen.attributes |= names_in(code).attributes
     return seen
 
@@ -201,6 +202,16 @@ def _reads_more(code: CodeType) -> str:
         return f"{code.co_qualname} reads by names that are not written down ({loose[0]})"
     foreign = sorted(name for name in names.imported if name.partition(".")[0] not in COMPUTES)
     return f"{code.co_qualname} imports {foreign[0]}" if foreign else ""
+
+
+def _asks_which(code: CodeType, scope: dict[str, Any]) -> str:
+    """Return a global that code compares with by `is`, though what it is given counts by its value; "" for none."""
+    for before, instruction in itertools.pairwise(dis.get_instructions(code)):
+        name = str(before.argval)
+        by_identity = instruction.opname == "IS_OP" and before.opname == "LOAD_GLOBAL"
+        if by_identity and type(scope.get(name)) in (list, dict, tuple, str, bytes, int, float, complex):
+            return f"{code.co_qualname} asks whether something is {name} itself"
+    return ""
 
 
 @functools.lru_cache(maxsize=1024)

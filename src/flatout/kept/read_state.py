@@ -10,7 +10,6 @@ import argparse
 import collections
 import enum
 import functools
-import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,8 @@ from typing import Any
 
 import torch
 
+from flatout.kept.held_values import ABSENT, LEAVES, alike, dict_of, form_of, hold, is_whole, ndarray
+from flatout.kept.lying_places import Places
 from flatout.kept.observed_call import COMPUTES, ObservedCall, is_let_through
 from flatout.kept.tensor_methods import tensor_methods
 from flatout.watch.components import attributes_of, handle_of, is_filled, is_own, module_of, names_in
@@ -28,10 +29,10 @@ from flatout.watch.state_watch import StateWatch
 
 __all__ = ["ReadState"]
 
-_LEAVES = (bool, int, float, complex, str, bytes, type(None))
 _PLACES = ("_parameters", "_buffers", "_modules")
+_BEYOND = frozenset({"_base", "base", "as_strided", "storage", "untyped_storage", "set_", "ctypes"})
+"""Names by which code reads memory beyond what a tensor or an array sees of it."""
 _MOST = 4096  # items of all containers
-_ABSENT, _GONE = object(), object()
 
 _FIELD = type(collections.namedtuple("Fields", "field").field)  # type: ignore[attr-defined]
 
@@ -43,13 +44,14 @@ class ReadState:
 
     Attributes:
         refused: why it cannot be told whether it is as it was; an empty string where it can.
-        places: what was read: identities of objects, and addresses of numbers, as `numbers_in` has them.
+        places: where lies what was read.
     """
 
     def __init__(self, seen: ObservedCall, roots: Mapping[str, Any]) -> None:
         """Take everything as it is now; `roots`: the function and the objects that it was given."""
-        self.refused = ""
+        self.refused, self.places = "", Places()
         self._names = frozenset(seen.attributes)
+        self._read = frozenset().union(*(names_in(code).read for code in seen.scopes))
         self._codes: set[types.CodeType] = set()
         self._run = seen.codes
         self._checks: list[Check] = []
@@ -73,6 +75,9 @@ class ReadState:
         self._seen: dict[int, Any] = {}
         self._items = 0
         self._checks.append(tensor_methods(seen.codes))
+        if self._read & {"isinstance", "issubclass"}:
+            token = abc.get_cache_token()
+            self._checks.append(lambda: "" if abc.get_cache_token() == token else "what classes are registered as")
         for code, scope in seen.scopes.items():
             self._globals(code, scope)
         while self._waiting and not self.refused:
@@ -82,8 +87,9 @@ class ReadState:
                 self._refuse(f"{code.co_qualname} is reached in a way that cannot be followed")
         if self._arrays and not self.refused:
             self._watch_memory()
-        self.places = {("object", identity) for identity in self._seen}
-        self.places |= {("memory", _address(value)) for _, value in self._arrays}
+        self.places.objects |= set(self._seen)
+        for _, value in self._arrays:
+            self.places.add(value)
         del self._waiting, self._seen, self._arrays
 
     def _refuse(self, reason: str) -> None:
@@ -108,33 +114,33 @@ class ReadState:
     def _named(
         self, where: Callable[[], Mapping[str, Any]], names: Iterable[str], what: str, *, follow: bool = True
     ) -> None:
-        """Hold on to what a dictionary has under names, and follow it; `where()` gives the dictionary."""
+        """Hold on to what a dictionary has under names, and follow it: all of it, or what is data of the script's."""
         before = where()
-        taken = [(name, _hold(before.get(name, _ABSENT))) for name in sorted(names)]
+        taken = [(name, hold(before.get(name, ABSENT))) for name in sorted(names)]
 
         def check() -> str:
             now = where()
             for name, held in taken:
-                if not _alike(now.get(name, _ABSENT), held()):
+                if not alike(now.get(name, ABSENT), held()):
                     return what.format(name)
             return ""
 
         self._checks.append(check)
-        if follow:
-            self._waiting.extend((what.format(name), before[name]) for name, _ in taken if name in before)
+        there = [(what.format(name), before[name]) for name, _ in taken if name in before]
+        self._waiting.extend(each for each in there if follow or _is_data(each[1]))
 
     # -- by kind ------------------------------------------------------------------------------------------------
 
     def _visit(self, what: str, value: Any) -> None:
         kind = type(value)
-        if kind in _LEAVES or id(value) in self._seen:
+        if kind in LEAVES or id(value) in self._seen:
             return
         self._seen[id(value)] = value
         if kind in _BY_KIND:
             _BY_KIND[kind](self, what, value)
         elif isinstance(value, type):
             self._class(what, value)
-        elif isinstance(value, torch.Tensor) or kind is _ndarray():
+        elif isinstance(value, torch.Tensor) or kind is ndarray():
             self._array(what, value)
         elif _is_constant(value):
             return
@@ -154,16 +160,19 @@ class ReadState:
                 self._refuse(f"{what} is a tensor of a kind that is not watched")
                 return
             self._beside_numbers(what, weakref.ref(value))
-        ref, before = weakref.ref(value), _form(value)
-        self._checks.append(lambda: "" if _form(ref()) == before else what)  # before its memory is looked at
+        if _BEYOND & (self._names | self._read) and not is_whole(value):
+            self._refuse(f"{what} is a part of memory of which more may be read")
+            return
+        ref, before = weakref.ref(value), form_of(value)
+        self._checks.append(lambda: "" if form_of(ref()) == before else what)  # before its memory is looked at
         self._arrays.append((what, value))
 
     def _beside_numbers(self, what: str, ref: "weakref.ref[torch.Tensor]") -> None:
         """Follow what a tensor has besides its numbers: attributes that somebody has set on it, and its gradient."""
-        self._named(lambda: _dict_of(ref()), self._names, f"{what}.{{}}")
+        self._named(lambda: dict_of(ref()), self._names, f"{what}.{{}}")
         if "grad" not in self._names:
             return
-        held = _hold(gradient_of(ref()))
+        held = hold(gradient_of(ref()))
         self._checks.append(lambda: "" if gradient_of(ref()) is held() else f"{what}.grad")
         self._waiting.append((f"{what}.grad", held()))
 
@@ -174,24 +183,24 @@ class ReadState:
             return
         self._waiting.extend((what, each) for each in value)
         if type(value) is list:
-            held = [_hold(each) for each in value]
+            held = [hold(each) for each in value]
 
             def check() -> str:
-                same = len(value) == len(held) and all(map(_alike, value, (one() for one in held)))
+                same = len(value) == len(held) and all(map(alike, value, (one() for one in held)))
                 return "" if same else what
 
             self._checks.append(check)
 
     def _dict(self, what: str, value: dict[Any, Any]) -> None:
         self._items += len(value)
-        if self._items > _MOST or not all(type(key) in _LEAVES for key in value):
+        if self._items > _MOST or not all(type(key) in LEAVES for key in value):
             self._refuse(f"{what} is a dictionary that cannot be compared at each call")
             return
-        held = [(key, _hold(each)) for key, each in value.items()]
+        held = [(key, hold(each)) for key, each in value.items()]
 
         def check() -> str:
             same = len(value) == len(held) and all(
-                _alike(key, known) and _alike(now, one())
+                alike(key, known) and alike(now, one())
                 for (key, now), (known, one) in zip(value.items(), held, strict=True)
             )
             return "" if same else what
@@ -201,11 +210,11 @@ class ReadState:
 
     def _set(self, what: str, value: Any) -> None:
         self._items += len(value)
-        if self._items > _MOST or not all(type(each) in _LEAVES for each in value):
+        if self._items > _MOST or not all(type(each) in LEAVES for each in value):
             self._refuse(f"{what} is a set that cannot be compared at each call")
             return
         before = list(value)
-        self._checks.append(lambda: "" if len(value) == len(before) and all(map(_alike, value, before)) else what)
+        self._checks.append(lambda: "" if len(value) == len(before) and all(map(alike, value, before)) else what)
 
     def _fields(self, what: str, value: Any) -> None:
         """Follow a named tuple."""
@@ -216,7 +225,7 @@ class ReadState:
 
     def _function(self, what: str, value: types.FunctionType) -> None:
         ref = weakref.ref(value)
-        self._named(lambda: _dict_of(ref()), self._names - {"__wrapped__"}, f"{value.__qualname__}.{{}}")
+        self._named(lambda: dict_of(ref()), self._names - {"__wrapped__"}, f"{value.__qualname__}.{{}}")
         if _is_ours(value):
             self._waiting.append((what, vars(value).get("__wrapped__")))
             return
@@ -246,8 +255,8 @@ class ReadState:
         if not is_filled(cell):
             self._refuse(f"{what} has a variable without a value")
             return
-        held = _hold(cell.cell_contents)
-        self._checks.append(lambda: "" if is_filled(cell) and _alike(cell.cell_contents, held()) else what)
+        held = hold(cell.cell_contents)
+        self._checks.append(lambda: "" if is_filled(cell) and alike(cell.cell_contents, held()) else what)
         self._waiting.append((what, cell.cell_contents))
 
     def _method(self, what: str, value: types.MethodType) -> None:
@@ -299,26 +308,25 @@ class ReadState:
         if attributes_of(value) is None or not all(map(_holds_attributes_alone, kind.__mro__)):
             self._refuse(f"{what} is an object of {kind.__name__}, which cannot be followed")
             return
-        ref = _hold(value)
+        ref = hold(value)
         self._checks.append(lambda: "" if type(ref()) is kind else what)
         self._waiting.append((what, kind))
-        names = self._names | {*_dict_of(value)} if isinstance(value, enum.Enum) else self._names  # `enum` reads them
-        self._named(lambda: _dict_of(ref()), names, f"{kind.__name__}.{{}}")
+        names = self._names | {*dict_of(value)} if isinstance(value, enum.Enum) else self._names  # `enum` reads them
+        self._named(lambda: dict_of(ref()), names, f"{kind.__name__}.{{}}")
         if isinstance(value, torch.nn.Module):
             for place in _PLACES:
                 self._named(
-                    lambda place=place: _dict_of(ref()).get(place, {}),  # type: ignore[misc]
+                    lambda place=place: dict_of(ref()).get(place, {}),  # type: ignore[misc]
                     self._names,
                     f"{kind.__name__}.{{}}",
                 )
 
 
-def _address(value: Any) -> int:
-    """Return where the numbers of a tensor or an array lie; 0 where there are none."""
-    if isinstance(value, torch.Tensor):
-        return value.untyped_storage().data_ptr()
-    address: int = value.__array_interface__["data"][0]
-    return address
+def _is_data(value: Any) -> bool:
+    """Return whether something in a library's module, or among what Python has, is data that a script keeps there."""
+    kind = type(value)
+    is_array = isinstance(value, torch.Tensor) or kind is ndarray()
+    return is_array or kind in (list, dict, set) or (is_own(module_of(kind)) and not isinstance(value, type))
 
 
 def _is_constant(value: Any) -> bool:
@@ -341,50 +349,6 @@ def _holds_attributes_alone(kind: type) -> bool:
         return False
     module = module_of(kind)
     return is_own(module) or not is_let_through(module) or vars(kind).get("__slots__") == ()
-
-
-def _hold(value: Any) -> Callable[[], Any]:
-    """Return what gives `value` again, without keeping it alive where that is possible."""
-    if type(value) in _LEAVES or value is _ABSENT:
-        return lambda: value
-    try:
-        ref = weakref.ref(value)
-    except TypeError:
-        return lambda: value
-    return lambda: _GONE if (alive := ref()) is None else alive
-
-
-def _alike(now: Any, before: Any) -> bool:
-    if now is before:
-        return True
-    kind = type(now)
-    if kind not in _LEAVES or kind is not type(before):
-        return False
-    return repr(now) == repr(before) if kind in (float, complex) else bool(now == before)  # a zero has a sign
-
-
-def _form(value: Any) -> object:
-    """Return everything of a tensor or an array but its numbers."""
-    if value is None:
-        return None
-    if type(value) is _ndarray():
-        return value.shape, value.strides, value.dtype, value.__array_interface__["data"]
-    flags = value.requires_grad, value.is_conj(), value.is_neg(), value.dtype
-    return value.shape, value.stride(), value.storage_offset(), value.data_ptr(), value._version, flags
-
-
-def _dict_of(thing: Any) -> dict[str, Any]:
-    """Return the attributes of an object, read where they stand; none where it is gone."""
-    try:
-        own = object.__getattribute__(thing, "__dict__")
-    except AttributeError:
-        return {}
-    return own if type(own) is dict else {}
-
-
-def _ndarray() -> Any:
-    numpy = sys.modules.get("numpy")
-    return numpy.ndarray if numpy is not None else None
 
 
 def _is_ours(function: types.FunctionType) -> bool:

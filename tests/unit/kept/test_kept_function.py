@@ -1,9 +1,11 @@
 """Functions that are answered from memory give what they would give, whatever a script does to what they read.
 
-Covers flatout.kept.observed_call, flatout.kept.read_state, flatout.kept.call_key, flatout.kept.shared_defaults
+Covers flatout.kept.observed_call, flatout.kept.read_state, flatout.kept.call_key, flatout.kept.held_values,
+flatout.kept.shared_defaults
 and flatout.watch.no_collection through it.
 """
 
+import abc
 import contextlib
 import functools
 import gc
@@ -588,3 +590,171 @@ def test_an_error_of_the_function_s_is_its_own():
         with pytest.raises(TypeError, match=r"cannot be interpreted|not supported"):
             kept.call("four", 8)
     assert kept.again(120, 16) == 4
+
+
+WEIGHTS = np.arange(40)
+
+
+def of_weights_or_rows(rows, k):
+    tables.slow(3)
+    if k == 8:
+        return torch.from_numpy(WEIGHTS[3:])
+    return torch.from_numpy(rows[2:] if k == 9 else rows * k)
+
+
+@pytest.mark.parametrize("k", [8, 9])
+def test_a_part_of_what_a_known_function_reads_is_returned_itself(k):
+    kept, rows = Kept(of_weights_or_rows), [np.arange(30) + number for number in range(6)]
+    for number in range(5):
+        kept.again(rows[number], number, times=5)
+    assert kept.call._tally.used > kept_function._KNOWN
+    for _ in range(3):
+        assert kept.call(rows[5], k).numpy().ctypes.data == of_weights_or_rows(rows[5], k).numpy().ctypes.data
+
+
+LIMITS = [0.0, 1.0]
+
+
+def cut(rows, limits=LIMITS):
+    tables.slow(3)
+    return [max(each, limits[0]) + 1 for each in rows] if limits is LIMITS else list(limits)
+
+
+def test_a_default_that_is_asked_for_by_identity_is_no_value():
+    kept = Kept(cut)
+    kept.again([0.25, 0.5])
+    for limits in ([0.0, 1.0], LIMITS):
+        assert kept.call([0.25, 0.5], limits) == cut([0.25, 0.5], limits)
+    assert "asks whether something is LIMITS itself" in kept.left[0]
+
+
+def of_pair(one, other, of):
+    tables.slow(3)
+    return [len(one), one is other, of in one]
+
+
+def test_one_list_that_is_given_twice_is_not_two_that_are_equal():
+    kept, rows, none = Kept(of_pair), [1, 2], float("nan")
+    assert kept.again(rows, rows, 1.0) == 4
+    assert kept.call(rows, [1, 2], 1.0) == [2, False, True]
+    assert kept.again([rows], [rows], 1.0) > 0
+    for within in ([none], [float("nan")]):
+        for _ in range(6):
+            assert kept.call(within, within, none) == [1, True, within[0] is none]
+
+
+def test_a_list_that_holds_itself_is_given_as_it_is():
+    rows = [1]
+    rows.append(rows)
+    kept = Kept(of_pair)
+    for _ in range(6):
+        assert kept.call(rows, rows, 1) == [2, True, True]
+    assert (kept.acted, kept.left) == (0, [])
+
+
+def around_the_rows(rows, k):
+    tables.slow(3)
+    if k == 1:
+        return float(rows.base.sum())
+    if k == 2:
+        return float(rows.as_strided((20,), (1,)).sum())
+    return float(np.lib.stride_tricks.as_strided(rows, (20,), (8,)).sum())
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_memory_around_an_array_is_not_what_was_given(k):
+    kept, whole = Kept(around_the_rows), np.ones(20)
+    rows = torch.from_numpy(whole)[:4] if k == 2 else whole[:4]
+    for _ in range(4):
+        assert kept.call(rows, k) == 20
+    whole[9] = 5
+    assert kept.call(rows, k) == 24
+
+
+def of_library(n):
+    tables.slow(3)
+    return [torch.MY_SCALES[0] * n, float(torch.MY_TABLE.sum()), MY_LEVELS["low"]]  # noqa: F821
+
+
+def test_data_that_a_script_keeps_in_modules_of_others_is_followed(monkeypatch):
+    import builtins
+
+    monkeypatch.setattr(torch, "MY_SCALES", [2.0], raising=False)
+    monkeypatch.setattr(torch, "MY_TABLE", torch.ones(3), raising=False)
+    monkeypatch.setattr(builtins, "MY_LEVELS", {"low": 1}, raising=False)
+    kept = Kept(of_library)
+    for change in (
+        lambda: torch.MY_SCALES.insert(0, 3.0),
+        lambda: torch.MY_TABLE.add_(1),
+        lambda: builtins.MY_LEVELS.update(low=0),
+    ):
+        assert kept.again(4) > 0, kept.left
+        change()
+        assert kept.again(4, times=1) == 0
+
+
+class Shape(abc.ABC):
+    @abc.abstractmethod
+    def area(self):
+        """What others may be registered as."""
+
+
+class Round:
+    pass
+
+
+def is_shape(thing):
+    tables.slow(3)
+    return [isinstance(thing, Shape)]
+
+
+def test_a_class_that_is_registered_counts_from_then_on():
+    kept, thing = Kept(is_shape), Round()
+    assert kept.again(thing) == 4
+    Shape.register(Round)
+    assert kept.call(thing) == [True]
+
+
+def test_a_gradient_that_is_asked_for_meanwhile_is_seen():
+    kept, out = Kept(lambda out: [out.retains_grad, tables.slow(3)]), torch.ones(3, requires_grad=True) * 2
+    assert kept.again(out) == 4
+    out.retain_grad()
+    assert kept.call(out)[0]
+
+
+class Scene:
+    def __init__(self):
+        self.rows = [torch.ones(3)]
+
+
+def of_scene(scene):
+    tables.slow(3)
+    return scene.rows[0] * 2
+
+
+def test_what_is_given_lives_no_longer_than_without():
+    kept = Kept(of_scene)
+    for _ in range(5):
+        scene = Scene()
+        row = weakref.ref(scene.rows[0])
+        for _ in range(4):
+            kept.call(scene)
+        del scene
+        assert row() is None
+    assert kept.acted > 0
+
+
+def flat(points):
+    tables.slow(3)
+    return (points * 2).view(-1)
+
+
+def test_a_view_of_a_whole_tensor_comes_back_as_one():
+    kept, points = Kept(flat), torch.rand(4, 3)
+    with torch.no_grad():
+        assert kept.again(points) == 4
+        given, plain = kept.call(points), flat(points)
+    assert given._is_view() == plain._is_view() is True
+    for one in (given, plain):
+        with pytest.raises(RuntimeError, match="created in no_grad mode"):
+            one.mul_(torch.ones(12, requires_grad=True))

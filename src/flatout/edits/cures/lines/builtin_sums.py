@@ -3,10 +3,12 @@
     correct += sum(guessed == labels)         correct += added_rows(guessed == labels)
 
 What is given shows when the script runs: a function before the script's own code asks for it, and leaves everything
-else to `sum`. Tensors that need gradients are left, too: what is printed of them names the operation.
+else to `sum`. Tensors that need gradients are left, too: what is printed of them names the operation; so are arrays of
+numbers whose sum might be too large: NumPy tells which operation that was.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from flatout.edits.finding_edit import EditPlace
@@ -14,6 +16,7 @@ from flatout.edits.reading.called_functions import called_at
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.steady_conditions import module_name
 from flatout.edits.reading.quiet_code import is_builtin
+from flatout.edits.reading.set_attributes import SetAttributes
 from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.text_changes import TextChanges, fresh_name
@@ -23,7 +26,9 @@ __all__ = ["as_one_operation"]
 
 _ITEMS = (ast.GeneratorExp, ast.ListComp, ast.List, ast.Tuple, ast.Set, ast.SetComp, ast.Dict, ast.Starred)
 _MODES = ("__torch_function__", "__torch_dispatch__", "TorchFunctionMode", "TorchDispatchMode")
-_NEEDED = ("sum", "len", "type")
+_NEEDED = ("sum", "len", "type", "bool")
+_COMPILERS = re.compile(r"\bn?jit\b")  # which read the code of functions, or the operations
+_ADDING = {*_NEEDED, "__iter__", "__add__", "__radd__"}
 
 
 def as_one_operation(place: EditPlace) -> WrittenEdit:
@@ -31,6 +36,12 @@ def as_one_operation(place: EditPlace) -> WrittenEdit:
     watching = next((name for name in _MODES if name in place.project.mentions), "")
     if watching:
         return place.left(f"{watching} may see which operations are done")
+    compiler = _COMPILERS.search(place.project.mentions)
+    if compiler:
+        return place.left(f"{compiler.group()} may not know a function that asks what it is given")
+    replaced = sorted(_ADDING & SetAttributes(place.project).on_modules)
+    if replaced:
+        return place.left(f"{replaced[0]} of a module or a class of a library's is set")
     left = "Python's sum() of one thing that may be a tensor is not found on this line, or in what it calls"
     for source, node in ((place.source, place.statement), *called_at(place.project, place.statement)):
         found = list(_sums(source, node))
@@ -88,10 +99,12 @@ def _function(name: str, torch: str, numpy: str) -> Iterator[str]:
     yield from ("", "")
     yield f"def {name}(rows):  # the builtin adds the rows of a tensor one by one"
     yield f"    plain = type(rows) is {torch}.Tensor and rows.layout is {torch}.strided and not rows.requires_grad"
-    yield f"    if plain and rows.dim() and len(rows) and rows.dtype in ({kinds}):"
-    yield "        return 0 + rows.sum(0)"
+    yield "    if plain and not rows.is_nested and (0 < rows.dim() < 3 or rows.is_contiguous()):"
+    yield f"        if rows.dim() and len(rows) and rows.dtype in ({kinds}):"
+    yield "            return 0 + rows.sum(0)"
     if numpy:
         yield f"    plain = type(rows) is {numpy}.ndarray and rows.dtype.str in ('|b1', '<i8', '<f8')"
-        yield "    if plain and rows.ndim and len(rows):"
-        yield "        return 0 + rows.sum(0)"
+        yield "    if plain and rows.ndim and rows.size:"
+        yield "        if rows.dtype == bool or (-(2**31) < rows.min() and rows.max() < 2**31):"
+        yield "            return 0 + rows.sum(0)"
     yield "    return sum(rows)"

@@ -4,8 +4,9 @@
                                                   log.debug(f"head: {self.head.grad}")
 
 A logger of Python's asks for the level itself, after the text was made; a logger of another kind is given every message
-as before. What makes the text is read, and has to do
-nothing else: names, attributes that no code of the project computes, a few methods of tensors.
+as before. What makes the text is read, and has to do nothing else: names, attributes that no code of the project
+computes, a few methods and elements of tensors. Whether these are tensors is asked when the script runs. An error of
+the text that nobody catches, or a warning, comes only where the log takes it.
 """
 
 import ast
@@ -16,8 +17,8 @@ from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain
 from flatout.edits.reading.called_functions import called_at
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.purity.caught_errors import caught_at
-from flatout.edits.reading.purity.own_meanings import own_names, own_operator
+from flatout.edits.reading.purity.caught_errors import catches_anywhere, caught_at
+from flatout.edits.reading.purity.own_meanings import own_names, own_operator, runs_meanwhile
 from flatout.edits.reading.purity.steady_conditions import module_name
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.set_attributes import SetAttributes
@@ -33,12 +34,15 @@ _SEEN = (
     *("__repr__", "__str__", "__format__", "__getitem__", "__getattr", "__len__", "__missing__", "defaultdict"),
     *("__torch_function__", "__torch_dispatch__", "TorchFunctionMode", "TorchDispatchMode", "suppress", "redirect_std"),
     *("parametriz", "spectral_norm", "weight_norm", "setLoggerClass", "LogRecordFactory", "lastResort", "settrace"),
+    *("extra_repr", "_get_name", "saved_tensors_hooks", "excepthook", "mock"),
 )
 _METHODS = frozenset({
     "abs", "all", "any", "argmax", "argmin", "count_nonzero", "cpu", "detach", "dim", "float", "item", "max", "mean",
     "min", "norm", "numel", "size", "sqrt", "square", "std", "sum", "tolist", "var",
 })  # fmt: skip
+_ASKING = ("type", "list", "tuple")
 _FUNCTIONS = ("abs", "float", "int", "len", "repr", "round", "str")
+_MAKERS = ("property", "cached_property")  # of attributes that are computed
 _CONSUMERS = ("list", "max", "min", "sorted", "sum", "tuple")  # of what is no iterator: a shape, a list
 _NOTHING = "a message for a log, with more in it than variables, is not found on this line, or in what it calls"
 
@@ -47,6 +51,7 @@ def behind_level(place: EditPlace) -> WrittenEdit:
     """Put the messages of the finding's function, or of those that its line calls, behind the level of their log."""
     project = place.project
     seen = next((name for name in _SEEN if name in project.mentions), "") or own_operator(project)
+    seen = seen or runs_meanwhile(project) or _made_elsewhere(project)
     if seen:
         return place.left(f"{seen}: making the text may do more than that")
     texts, left = _Texts(project), _NOTHING
@@ -86,19 +91,55 @@ def _written(project: Project, source: SourceFile, found: list[tuple[ast.Expr, a
         Unplaced: there is no place for one.
     """
     logging = module_name(source, "logging")
-    if not logging or not is_builtin(source, ast.Name("type"), ("type",)):
+    if not logging or not all(is_builtin(source, ast.Name(name), _ASKING) for name in _ASKING):
         raise Unplaced
-    changes, placed = TextChanges(source), 0
+    changes, placed, torch = TextChanges(source), 0, module_name(source, "torch")
     for statement, call in found:
         assert isinstance(call.func, ast.Attribute)
         log, level = changes.text(call.func.value), f"{logging}.{_LEVELS[call.func.attr]}"
         kinds = f"({logging}.Logger, {logging}.RootLogger)"
+        asked = list(dict.fromkeys(each for part in call.args for each in _asked(part, torch)))
+        if asked and not torch:
+            continue
+        asks = "".join(f" or {each}" for each in asked)
         with contextlib.suppress(Unplaced):  # a text of several lines
-            changes.indented(statement, f"if type({log}) not in {kinds} or {log}.isEnabledFor({level}):")
+            changes.indented(statement, f"if type({log}) not in {kinds} or {log}.isEnabledFor({level}){asks}:")
             placed += 1
     if not placed:
         raise Unplaced
     return changes.done(project)
+
+
+def _asked(node: ast.expr, torch: str) -> Iterator[str]:
+    """Yield conditions that are true where methods and elements in an expression are not those of tensors."""
+    tensors = f"{torch}.Tensor, {torch}.nn.Parameter"
+    match node:
+        case ast.Subscript(value=ast.Attribute(attr="shape", value=base)):
+            yield from _asked(base, torch)
+        case ast.Subscript(value=base) if is_plain(base):
+            yield f"type({ast.unparse(base)}) not in ({tensors}, list, tuple)"
+        case ast.Call(func=ast.Attribute(value=base)) | ast.Subscript(value=base) | ast.Attribute(value=base):
+            while isinstance(base, ast.Subscript | ast.Attribute) and not is_plain(base):
+                base = base.value
+            if is_plain(base) and not isinstance(node, ast.Attribute):
+                yield f"type({ast.unparse(base)}) not in ({tensors})"
+            yield from _asked(base, torch)
+        case _:
+            for each in ast.iter_child_nodes(node):
+                yield from _asked(each, torch) if isinstance(each, ast.expr) else ()
+
+
+def _made_elsewhere(project: Project) -> str:
+    """Return what makes attributes that are computed, other than in the body of a class; "" for nothing."""
+    for source, node in project.nodes(ast.Name, ast.Attribute):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id
+        if name not in _MAKERS:
+            continue
+        above = source.parents[node]
+        in_class = isinstance(above, ast.Call) and isinstance(source.scope(above), ast.ClassDef)
+        if not in_class and not isinstance(above, ast.FunctionDef):
+            return name
+    return ""
 
 
 class _Texts:
@@ -108,7 +149,7 @@ class _Texts:
         self._project = project
         self._own = own_names(project)
         self._set = SetAttributes(project)
-        self._catches = any(True for _ in project.nodes(ast.Try, ast.TryStar))
+        self._catches = catches_anywhere(project)
 
     def unsure(self, source: SourceFile, statement: ast.Expr, call: ast.Call) -> str:
         """Return why a message may not be left out, "" where it may."""
@@ -164,7 +205,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
             return [node.left, node.right]
         case ast.UnaryOp():
             return [node.operand]
-        case ast.Compare():
+        case ast.Compare() if not any(isinstance(each, ast.In | ast.NotIn) for each in node.ops):  # which may walk
             return [node.left, *node.comparators]
         case ast.IfExp():
             return [node.test, node.body, node.orelse]

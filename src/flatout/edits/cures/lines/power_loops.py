@@ -3,20 +3,18 @@
     reach = a                              factors = [a]
     for _ in range(hops - 1):              for _ in range(hops - 1):
         reach = reach @ a                      factors.append(a)
-    return reach @ h                       reach = h
-                                           for factor in reversed(factors):
-                                               reach = factor @ reach
-                                           return reach
+    return reach @ h                       return multiplied(*factors, h)
 
 Nothing but the loop stands between the first factor and the statement that uses the product, and no factor is made in
-the loop, so that all are what they were. Where one of them is no matrix, the product is made as before.
+the loop, so that all are what they were. Where one of them is no matrix, `multiplied` makes the product as before.
 """
 
 import ast
 from dataclasses import dataclass
 
+from flatout.edits.cures.lines.right_products import unsure_of, with_function
 from flatout.edits.finding_edit import EditPlace
-from flatout.edits.reading.blocks import block_of
+from flatout.edits.reading.blocks import block_of, is_plain
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import Function
 from flatout.edits.text_changes import TextChanges, fresh_name
@@ -24,7 +22,7 @@ from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["power_from_the_right"]
 
-_NEEDED = ("min", "range", "reversed")
+_LOOKS = {"locals", "vars", "eval", "exec"}
 _NOT = "a product that a loop makes longer, used once behind it, is not found around this line"
 
 
@@ -53,26 +51,16 @@ class _Power:
 def power_from_the_right(place: EditPlace) -> WrittenEdit:
     """Write the loop around the finding's line so that it collects factors."""
     power = _power(place)
-    if power is None or not all(is_builtin(place.source, ast.Name(name), _NEEDED) for name in _NEEDED):
+    if power is None:
         return place.left(_NOT)
-    changes = TextChanges(place.source)
-    factors, factor = (fresh_name(place.source, wanted) for wanted in ("factors", "factor"))
+    factors_of = [power.step.value.right, power.product.right, power.first.value]  # type: ignore[attr-defined]
+    unsure = unsure_of(place, [each for each in factors_of if is_plain(each)])
+    if unsure:
+        return place.left(unsure)
+    changes, factors = TextChanges(place.source), fresh_name(place.source, "factors")
     changes.replace(power.first, f"{factors} = [{changes.text(power.first.value)}]")
     changes.replace(power.step, f"{factors}.append({power.factor})")
-    first, name, last = f"{factors}[0]", power.name, power.last
-    changes.before(
-        power.use,
-        f"if min({factor}.ndim for {factor} in (*{factors}, {last})) > 1:",
-        f"    {name} = {last}",
-        f"    for {factor} in reversed({factors}):",
-        f"        {name} = {factor} @ {name}",
-        "else:",
-        f"    {name} = {first}",
-        f"    for {factor} in {factors}[1:]:",
-        f"        {name} = {name} @ {factor}",
-        f"    {name} = {name} @ {last}",
-    )
-    changes.replace(power.product, name)
+    changes.replace(power.product, f"{with_function(place, changes)}(*{factors}, {power.last})")
     return WrittenEdit(changes.done(place.project), changed=1)
 
 
@@ -113,7 +101,8 @@ def _is_a_power(place: EditPlace, power: _Power, scope: Function) -> bool:
         return False
     mentions = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == power.name]
     words = [node for node in ast.walk(scope) if isinstance(node, ast.Global | ast.Nonlocal)]
-    return len(mentions) == 4 and not any(power.name in node.names for node in words)
+    looks = any(isinstance(node, ast.Name) and node.id in _LOOKS for node in ast.walk(scope))
+    return len(mentions) == 4 and not looks and not any(power.name in node.names for node in words)
 
 
 def _product(use: ast.stmt, name: str) -> ast.BinOp | None:

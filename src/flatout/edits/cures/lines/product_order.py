@@ -1,23 +1,24 @@
 """A product of several matrices, multiplied from the right where that is narrower.
 
-    h = a @ a @ a @ h         h = a @ (a @ (a @ h)) if min(a.ndim, h.ndim) > 1 else a @ a @ a @ h
+    h = a @ a @ a @ h         h = multiplied(a, a, a, h)
 
-Products of matrices come to the same from both ends, up to rounding; with vectors among them they may not.
+Products of matrices come to the same from both ends, up to rounding; with vectors among them they may not. What is
+multiplied shows when the script runs: a function before the script's own code asks for it.
 """
 
 import ast
 from collections.abc import Iterator
 
 from flatout.edits.cures.lines.power_loops import power_from_the_right
+from flatout.edits.cures.lines.right_products import unsure_of, with_function
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain
-from flatout.edits.reading.quiet_code import is_builtin
+from flatout.edits.reading.purity.own_meanings import own_names
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["from_the_right"]
 
-_MOST_ASKED = 4  # factors that are asked for their dimensions
 _COMPUTED = (
     "parametriz",
     "spectral_norm",
@@ -35,17 +36,14 @@ def from_the_right(place: EditPlace) -> WrittenEdit:
     if len(chains) != 1:
         return place.left("a single product of three or more variables is not found on this line")
     factors = _factors(chains[0])
-    different = list(dict.fromkeys(map(ast.unparse, factors)))
-    asks = is_builtin(place.source, ast.Name("min"), ("min",)) and len(different) <= _MOST_ASKED
-    if not asks or not all(_is_attribute_alone(place, each) for each in factors):
-        return place.left("the factors are more than variables: asking for their dimensions could do something")
+    if not all(_is_attribute_alone(place, each) for each in factors):
+        return place.left("the factors are more than variables, or attributes that are made when they are read")
+    unsure = unsure_of(place, factors)
+    if unsure:
+        return place.left(unsure)
     changes = TextChanges(place.source)
-    names = [changes.text(each) for each in factors]
-    last = names[-1]
-    for name in reversed(names[1:-1]):
-        last = f"({name} @ {last})"
-    asked = ", ".join(f"{each}.ndim" for each in different)
-    changes.replace(chains[0], f"({names[0]} @ {last} if min({asked}) > 1 else {' @ '.join(names)})")
+    name = with_function(place, changes)
+    changes.replace(chains[0], f"{name}({', '.join(map(changes.text, factors))})")
     return WrittenEdit(changes.done(place.project), changed=1)
 
 
@@ -56,7 +54,7 @@ def _is_attribute_alone(place: EditPlace, node: ast.expr) -> bool:
     if not is_plain(node) or any(each in place.project.mentions for each in _COMPUTED):
         return False
     names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-    return not any(place.project.functions.get(name) for name in names)
+    return not names & own_names(place.project) and "__get__" not in place.project.mentions
 
 
 def _chains(place: EditPlace) -> Iterator[ast.BinOp]:

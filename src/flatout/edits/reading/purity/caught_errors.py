@@ -10,13 +10,23 @@ from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.direct_calls import direct_calls
 from flatout.edits.reading.source_file import Function, SourceFile
 
-__all__ = ["caught_at"]
+__all__ = ["catches_anywhere", "caught_at"]
 
 _CONTEXTS = frozenset({
     "torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.set_grad_enabled", "torch.autocast",
     "torch.amp.autocast", "torch.cuda.amp.autocast", "tqdm.tqdm", "tqdm.auto.tqdm",
 })  # fmt: skip
 _LEAVES = ast.Return | ast.Break | ast.Continue | ast.Yield | ast.YieldFrom
+
+
+def catches_anywhere(project: Project) -> bool:
+    """Return whether something in a project might catch an error: a `try`, or a `with` that may not let it go."""
+    if any(True for _ in project.nodes(ast.Try, ast.TryStar, ast.AsyncWith)):
+        return True
+    contexts = [(source, item.context_expr) for source, node in project.nodes(ast.With) for item in node.items]
+    return any(
+        not isinstance(each, ast.Call) or source.names.dotted(each.func) not in _CONTEXTS for source, each in contexts
+    )
 
 
 def caught_at(project: Project, source: SourceFile, node: ast.AST) -> str:

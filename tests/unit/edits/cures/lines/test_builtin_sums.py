@@ -1,5 +1,7 @@
 """Python's sum of a tensor as one operation: the same numbers and kinds, and everything else left to sum."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -20,6 +22,8 @@ GIVEN = [
     torch.tensor([-0.0, -0.0]),
     torch.rand(5, 3, dtype=torch.float64),
     torch.tensor([[True, False], [True, True]]),
+    torch.rand(4, 3, 2).transpose(1, 2),
+    torch.ones(1, 3, 2, 2).to(memory_format=torch.channels_last),
     torch.tensor([200, 100], dtype=torch.uint8),
     torch.tensor([0.5, 2.0], dtype=torch.float16),
     torch.tensor([1.0, 2.0], requires_grad=True),
@@ -30,6 +34,10 @@ GIVEN = [
     np.array([1, 2**62]),
     np.array([0.25, 0.5]),
     np.array([0.25, 0.5], dtype=np.float32),
+    np.array([1e308, 1e308, -1e308]),
+    np.array([[2**62], [2**62]]),
+    np.array([np.inf, -np.inf]),
+    np.empty((2, 0)),
     np.array([[1, 2], [3, 4]]),
     np.array([1, "a"], dtype=object),
     np.ma.array([1, 2], mask=[True, False]),
@@ -43,10 +51,13 @@ GIVEN = [
 
 
 def tried(function, value):
-    try:
-        return function(value)
-    except Exception as error:
-        return type(error).__name__
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            found = function(value)
+        except Exception as error:
+            found = type(error).__name__
+    return found, [str(each.message) for each in warned]
 
 
 @pytest.mark.parametrize("given", GIVEN, ids=lambda given: str(type(given)))
@@ -59,13 +70,15 @@ def test_what_comes_out_is_of_the_same_kind_and_value(tmp_path, given):
     if hasattr(given, "__next__"):
         assert names["added"](iter([1, 2])) == sum(given)
         return
-    found, wanted = tried(names["added"], given), tried(sum, given)
+    (found, warned), (wanted, plainly) = tried(names["added"], given), tried(sum, given)
+    assert warned == plainly
     assert type(found) is type(wanted)
     if isinstance(wanted, torch.Tensor):
         assert (found.dtype, found.shape, found.requires_grad) == (wanted.dtype, wanted.shape, wanted.requires_grad)
         assert str(found) == str(wanted)
+        assert found.stride() == wanted.stride()
     else:
-        assert np.array_equal(found, wanted)
+        assert np.array_equal(np.asarray(found), np.asarray(wanted), equal_nan=not isinstance(wanted, str))
         assert getattr(found, "dtype", None) == getattr(wanted, "dtype", None)
 
 
@@ -93,6 +106,9 @@ def test_a_function_that_the_line_calls_has_them(tmp_path):
         "from torch import *\nimport torch\ntotal = sum(rows)  # <<\n",
         "from torch import tensor\ntotal = sum(rows)  # <<\n",
         "import torch\ndef f(rows, len):\n    return sum(rows)  # <<\n",
+        "import torch\nfrom torch.jit import script\n@script\ndef f(rows: list[int]):\n    return sum(rows)  # <<\n",
+        "import torch\nfrom numba import njit\n@njit\ndef f(rows):\n    return sum(rows)  # <<\n",
+        "import torch\ntorch.Tensor.__iter__ = watched\ntotal = sum(rows)  # <<\n",
         "import torch\nfrom torch.overrides import TorchFunctionMode\ntotal = sum(rows)  # <<\n",
     ],
 )

@@ -107,6 +107,7 @@ LOUD = [
     ("{loss.item():.3f}", "{list(x)}"),
     ("{loss.item():.3f}", "{self.meter.mean()}"),
     ("{tuple(x.shape)}", "{self.rate}"),
+    ("{tuple(x.shape)}", "{self.turn in self.turns}"),
 ]
 
 
@@ -127,9 +128,55 @@ def test_what_may_do_more_than_make_a_text_stays_as_it_is(tmp_path, one, other):
         "\nclass Rows:\n    def __format__(self, spec):\n        return draw()\n",
         "\nfrom collections import defaultdict\n",
         "\nfrom torch.utils._python_dispatch import TorchDispatchMode\n",
+        "\nclass Block(torch.nn.Module):\n    def extra_repr(self):\n        return draw()\n",
+        "\nMeter = type('Meter', (), {'rate': property(draw)})\n",
+        "\nwith Guard():\n    trainer.step(1, 2)\n",
+        "\nimport threading\nthreading.Thread(target=trainer.step, args=(1, 2)).start()\n",
         "\ntry:\n    trainer.step(1, 2)\nexcept TypeError:\n    pass\n",
     ],
 )
 def test_projects_in_which_texts_may_do_more_are_left(tmp_path, more):
     after, left = edited(tmp_path, "log-level", TRAINER + more)
     assert (after, bool(left)) == ("", True)
+
+
+LOOKED_AT = """\
+import logging
+import torch
+
+notes = logging.getLogger("looked-at")
+
+
+def look(rows, draws, i):
+    notes.info(f"{i + 1}: {rows[0]} of {draws[0]}")  # <<
+    notes.info(f"mean {rows.mean(0).shape[0]} {draws.sum()}")
+"""
+
+
+class Draws:
+    """Elements that are drawn, as those of a data set whose transform is random."""
+
+    given = 0
+
+    def __getitem__(self, at):
+        self.given += 1
+        return self.given
+
+    def sum(self):
+        self.given += 1
+        return self.given
+
+
+def test_elements_and_methods_of_what_is_no_tensor_are_asked_for_as_before(tmp_path):
+    after, left = edited(tmp_path, "log-level", LOOKED_AT)
+    assert (left, after.count("isEnabledFor")) == ("", 2)
+    for code in (LOOKED_AT, after):
+        space, draws, rows = {}, Draws(), torch.ones(2, 3)
+        exec(compile(code, "train.py", "exec"), space)
+        space["notes"].setLevel("WARNING")
+        space["look"](rows, draws, 0)
+        assert draws.given == 2
+        read = []
+        rows.mean = lambda at, rows=rows, read=read: read.append(at) or torch.mean(rows, at)
+        space["look"](rows, torch.ones(2), 0)
+        assert read == ([0] if code is not after else [])
