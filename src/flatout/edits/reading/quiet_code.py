@@ -23,6 +23,7 @@ __all__ = [
     "is_computing",
     "is_counter",
     "is_of_users",
+    "is_own",
     "loud",
 ]
 
@@ -114,7 +115,7 @@ def _is_write(source: SourceFile, node: ast.AST) -> bool:
     if isinstance(node, ast.AugAssign):
         return not is_counter(source, node)
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-        return not _is_own(source, node.value)
+        return not is_own(source, node.value)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
         return node.attr in ("data", "grad")
     return isinstance(node, ast.Yield | ast.YieldFrom | ast.Await)
@@ -164,7 +165,7 @@ def _said_by(project: Project, node: ast.Name | ast.Attribute, depth: int) -> It
 def _runs_code(project: Project, source: SourceFile, over: ast.expr, knows: _Knows) -> bool:
     """Return whether code of the user's may run in each turn of a loop over something: that of an iterator."""
     leaves = [each for each in ast.walk(over) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
-    leaves = [each for each in leaves if not (knows(each) or is_builtin(source, each) or _is_own(source, each))]
+    leaves = [each for each in leaves if not (knows(each) or is_builtin(source, each) or is_own(source, each))]
     if not leaves or all(each.id in source.names.imports for each in leaves):
         return False
     made = [name_called(call) for leaf in leaves for _, call in Flow(project).origins(source, leaf)]
@@ -185,7 +186,7 @@ def _writes(source: SourceFile, function: Function) -> bool:
         if isinstance(node, ast.Call) and not is_computing(source, node) and not appends_to_own(source, node):
             return True
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
-            return not _is_own(source, node.value)
+            return not is_own(source, node.value)
     return False
 
 
@@ -209,7 +210,7 @@ def _is_plain_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float | str)
 
 
-def _is_own(source: SourceFile, node: ast.expr) -> bool:
+def is_own(source: SourceFile, node: ast.expr) -> bool:
     """Return whether a name stands for a list or dictionary that its function makes, wherever it is bound."""
     if not isinstance(node, ast.Name):
         return False
@@ -227,4 +228,4 @@ def appends_to_own(source: SourceFile, node: ast.AST) -> bool:
     """Return whether a call adds something to a list that its function makes."""
     if not isinstance(node, ast.Call) or name_called(node) not in ("append", "extend"):
         return False
-    return isinstance(node.func, ast.Attribute) and _is_own(source, node.func.value)
+    return isinstance(node.func, ast.Attribute) and is_own(source, node.func.value)

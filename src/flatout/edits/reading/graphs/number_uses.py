@@ -319,11 +319,23 @@ def is_model(project: Project, source: SourceFile, node: ast.expr) -> bool:
         return source.names.dotted(node.func).startswith("torch.nn.")
     if source.names.dotted(node):
         return False
-    walked = [each for each in ast.walk(source.scope(node)) if isinstance(each, ast.For)]
+    if isinstance(node, ast.Subscript):  # heads[name](x)
+        return is_model(project, source, node.value)
+    walked = [each for each in ast.walk(source.scope(node)) if isinstance(each, ast.For | ast.comprehension)]
     walked = [each for each in walked if isinstance(node, ast.Name) and node.id in _targets(each.target)]
     flow = Flow(project)
-    made = [each for of in (node, *(each.iter for each in walked)) for each in flow.origins(source, of)]
+    held = (one for each in walked for one in _walked_over(each.iter))
+    made = [each for of in (node, *held) for each in flow.origins(source, of)]
     return bool(made) and all(_makes_model(project, *each) for each in made)
+
+
+def _walked_over(node: ast.expr) -> list[ast.expr]:
+    """Return what a loop takes items of: `self.heads` of `enumerate(self.heads.values())`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("items", "values"):
+        return _walked_over(node.func.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("enumerate", "zip"):
+        return [one for each in node.args for one in _walked_over(each)]
+    return [node]
 
 
 def _makes_model(project: Project, source: SourceFile, call: ast.Call) -> bool:

@@ -9,8 +9,9 @@ from flatout.edits.reading.graphs.number_uses import KEEPING, TENSOR_METHODS, is
 from flatout.edits.reading.graphs.recorded_values import ENDING, is_torch_function
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
-from flatout.edits.reading.quiet_code import is_builtin, is_counter
+from flatout.edits.reading.quiet_code import is_builtin, is_counter, is_own
 from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.reading.writes.running_sums import is_running_sum
 
 __all__ = ["writes_between"]
 
@@ -45,10 +46,11 @@ def _writing(project: Project, source: SourceFile, nodes: Iterable[ast.AST]) -> 
                 return f"{ast.unparse(node.func)}()"
         elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
             text = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else 0
-            if not isinstance(text, str) or isinstance(node, ast.Attribute):
+            is_item = isinstance(node, ast.Subscript) and (isinstance(text, str) or is_own(source, node.value))
+            if not is_item and not isinstance(source.parents[node], ast.AugAssign):
                 return ast.unparse(node)
         elif isinstance(node, ast.AugAssign):
-            if not is_counter(source, node):
+            if not (is_counter(source, node) or is_running_sum(source, node)):
                 return ast.unparse(node)
         elif isinstance(node, ast.Global | ast.Nonlocal):
             return ast.unparse(node)
