@@ -1,20 +1,23 @@
-"""Workers of a loader that write to a text file of the training, or look at one, find what was flushed before.
+"""Workers of a loader that write to a file of the training, or look at one, find what was flushed or saved before.
 
-Modules: flatout.fixes.text_files.shared_places.
+Modules: flatout.fixes.checkpoint.shared_places.
 """
 
 import contextlib
 import mmap
 import multiprocessing
 import os
+import time
 from types import SimpleNamespace
 
 import pytest
 import torch
 from tests.unit.fixes.training import under
 
-from flatout.fixes.text_files import shared_places, write_behind
-from flatout.fixes.text_files.shared_places import PlacesOfParent, SharedPlaces
+from flatout.fixes.checkpoint import shared_places
+from flatout.fixes.checkpoint.shared_places import PlacesOfParent, SharedPlaces
+from flatout.fixes.checkpoint.snapshot import Snapshot
+from flatout.fixes.text_files import write_behind
 
 HEAD = """
 import json, logging, os, torch
@@ -96,6 +99,35 @@ def test_workers_find_what_was_flushed_before_they_were_asked(text, workdir, mon
                 assert not process.site.failure
                 assert process.site.hits["written later"] > 0
     assert results[0] == results[1]
+
+
+CHECKPOINT = """
+class Items(Dataset):
+    def __len__(self):
+        return 2
+    def __getitem__(self, at):
+        return torch.load("latest.pt")["epoch"]
+
+weights = torch.ones(300, 300)
+loader = DataLoader(Items(), num_workers=1, persistent_workers=True)
+for epoch in range(5):
+    torch.save({"epoch": epoch, "weights": weights}, "latest.pt")
+    seen += [int(number) for number in loader]
+    x.sum().backward()
+"""
+
+
+@pytest.mark.slow
+def test_workers_load_the_checkpoint_that_was_saved_before_they_were_asked(workdir, monkeypatch):
+    write = Snapshot.write
+    monkeypatch.setattr(Snapshot, "write", lambda *args: time.sleep(0.1) or write(*args))
+    with under("async-checkpoint") as process:
+        names = {"__name__": "training"}
+        exec(compile(HEAD + CHECKPOINT, str(workdir / "train.py"), "exec"), names)
+        seen = names.pop("seen")
+        names.clear()
+        assert process.site.hits["torch.save"] > 0
+    assert seen == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ of the process, whose exit status then says so.
 """
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sys
@@ -18,6 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
+
+from flatout.fixes.checkpoint.shared_places import SharedPlaces
 
 __all__ = ["BackgroundWriter", "Content", "PendingWrite", "QuietThreads", "content_of"]
 
@@ -94,6 +97,17 @@ class QuietThreads:
                 self.busy.discard(me)
 
 
+class _PendingInParent(deque[PendingWrite]):
+    """What was pending as a process was forked; more may be by now, in the other process."""
+
+    def __init__(self, pending: deque[PendingWrite], shared: SharedPlaces) -> None:
+        super().__init__(pending)
+        self._shared = shared
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 or bool(self._shared)
+
+
 class BackgroundWriter:
     """The files of this process that are still to be written."""
 
@@ -108,6 +122,7 @@ class BackgroundWriter:
         self._error: Exception | None = None
         self._placed: dict[str, Content] = {}  # what was put in place last
         self._pid = os.getpid()
+        self._shared = SharedPlaces()
         os.register_at_fork(after_in_child=self._forked)
 
     @property
@@ -127,6 +142,7 @@ class BackgroundWriter:
                 writing = make()
                 if writing is not None:
                     self.pending.append(writing)
+                    self._shared.add(_number_of(writing.target))
                     self.unfinished = ""
             finally:
                 self._discard()
@@ -175,7 +191,10 @@ class BackgroundWriter:
         """Return whether a file that is still to be written is `path` or lies below it."""
         if self.forked:
             with self.threads.quietly():
-                self.pending = deque(each for each in self.pending if os.path.lexists(each.folder))
+                for gone in [each for each in self.pending if not os.path.lexists(each.folder)]:
+                    self.pending.remove(gone)
+            if path is not None and _number_of(path) in self._shared:
+                return True
         return any(path is None or writing.concerns(path) for writing in list(self.pending))
 
     def place(self, path: object) -> str | None:
@@ -232,6 +251,8 @@ class BackgroundWriter:
                     self._error = self._error or error
                 with self.changed:
                     self.pending.popleft()
+                    if all(each.target != writing.target for each in self.pending):
+                        self._shared.remove(_number_of(writing.target))
                     del writing
                     self.changed.notify_all()
 
@@ -250,9 +271,18 @@ class BackgroundWriter:
             while os.path.lexists(writing.folder) and os.getppid() == parent:
                 time.sleep(0.001)
             self.pending.remove(writing)
+        while path is not None and _number_of(path) in self._shared and os.getppid() == parent:
+            self._shared.wait(_number_of(path))
 
     def _forked(self) -> None:
         """In a child nothing is written; what the parent writes is waited for."""
         self.changed, self._thread, self._error = threading.Condition(), None, None
         self.threads.busy.clear()
         self._tell(pending=False)
+        self.pending = _PendingInParent(self.pending, self._shared)
+
+
+def _number_of(path: str) -> str:
+    """Return what tells a path from all others: a file that is still to be written has no number of its own."""
+    digest = hashlib.blake2b(os.fsencode(path), digest_size=16).digest()
+    return f"{int.from_bytes(digest[:8], 'big')}:{int.from_bytes(digest[8:], 'big')}"

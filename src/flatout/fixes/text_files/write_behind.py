@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from flatout.fixes.checkpoint.background_writer import QuietThreads
-from flatout.fixes.text_files.shared_places import PlacesOfParent, SharedPlaces
+from flatout.fixes.checkpoint.shared_places import PlacesOfParent, SharedPlaces
 from flatout.fixes.text_files.text_file import TextFile, identity, places_of
 
 __all__ = ["DELAY_S", "WriteBehind"]

@@ -1,7 +1,7 @@
-"""Which files have text that waits, in memory that forked processes share: workers of a loader wait for what they read.
+"""Which files are still to be written, in memory that forked processes share: workers of a loader wait for those.
 
-The process that the text waits in notes each such file. A process that was forked from it, and opens or stats one, or
-writes to it, says so and waits until the text is written, for some seconds at most.
+The process that writes notes each such file. A process that was forked from it, and opens or stats one, or writes to
+it, says so and waits until it is written, for some seconds at most.
 """
 
 import mmap
@@ -18,7 +18,7 @@ _PATIENCE_S, _LOOK_S = 5.0, 0.001
 
 
 class SharedPlaces:
-    """Files of which text waits, by what tells them from all others: `device:number`."""
+    """Files that are still to be written, by two numbers that tell each from all others: `device:number`."""
 
     def __init__(self) -> None:
         """Note none yet."""
@@ -27,11 +27,11 @@ class SharedPlaces:
         self._free = list(range(_WORD.size, mmap.PAGESIZE - _SLOT, _SLOT))
 
     def __bool__(self) -> bool:
-        """Return whether text of any file waits."""
+        """Return whether any file is."""
         return bool(_WORD.unpack_from(self._page)[0])
 
     def __contains__(self, place: str) -> bool:
-        """Return whether text of a file waits."""
+        """Return whether a file is still to be written."""
         return bool(self) and self._found(place) >= 0
 
     def add(self, place: str) -> bool:
@@ -45,7 +45,7 @@ class SharedPlaces:
         return True
 
     def remove(self, place: str) -> bool:
-        """Note that nothing of a file waits any more; return whether another process waited for that."""
+        """Note that a file is written; return whether another process waited for that."""
         slot = self._slots.pop(place, None)
         if slot is None:
             return False
@@ -55,7 +55,7 @@ class SharedPlaces:
         return bool(_WORD.unpack_from(self._page, slot + _PLACE.size)[0])
 
     def wait(self, place: str) -> None:
-        """Wait in a forked process until nothing of a file waits any more."""
+        """Wait in a forked process until a file is written."""
         end = time.monotonic() + _PATIENCE_S
         while self and (slot := self._found(place)) >= 0 and time.monotonic() < end:
             _WORD.pack_into(self._page, slot + _PLACE.size, 1)
