@@ -90,7 +90,7 @@ class NumberUses:
                 plain = all(not isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in above.ops)
                 if not plain and ast.unparse(above.comparators[0]) != "None":
                     self._more(source, above)
-            case ast.UnaryOp(op=ast.Not()):
+            case ast.UnaryOp(op=ast.Not()) | ast.Slice():
                 pass
             case ast.BinOp(op=ast.Mod(), left=ast.Constant() | ast.JoinedStr()):
                 self._more(source, above)
@@ -118,7 +118,7 @@ class NumberUses:
         if not isinstance(above.ctx, ast.Load):
             self._more(source, source.statement(above))
         elif isinstance(call, ast.Call) and call.func is above:
-            is_put = above.attr in KEEPING and isinstance(source.parents[call], ast.Expr)  # more is put into a list
+            is_put = above.attr in KEEPING | {"clear"} and isinstance(source.parents[call], ast.Expr)  # into a list
             if above.attr in self._project.functions or not (is_put or above.attr in ENDING | TENSOR_METHODS):
                 self._more(source, call)
             elif not is_put and above.attr not in ENDING:

@@ -42,6 +42,8 @@ def otherwise(folder, text):
         "for x, y in loader:  # <<\n    n += y.size(0)\n    all_y = y.cpu().numpy()\n    print(all_y, n)\n",
         "def acc(out, y):\n    return (out > 0).eq(y).float().mean().item()\nprint(acc(net(x), y))  # <<\n",
         "for layer in [nn.Linear(4, 4)]:\n    h = layer(x)\na = net(h)  # <<\nprint(a.shape, a.dtype)\n",
+        "for at in range(0, len(x), 8):  # <<\n    print(x[at : at + 8].sum().item())\n",
+        "kept = []\nkept.append(net(x))  # <<\nprint(torch.cat(kept).std().item())\nkept.clear()\n",
         "def score(x):\n    m = net(x).mean()  # <<\n    return m\nprint(score(x).item() + score(x).detach())\n",
     ],
 )
