@@ -48,7 +48,15 @@ def rows_that_count(place: EditPlace, layer: ast.Call, kind: str, name: str, rea
     against = f"{changed} is bound or changed behind this line" if changed else written_between(place, before)
     if against:
         return place.left(against)
-    return _written(place, layer, name, loss, target.id, ignored, f"{_asked_of(place, layer, loss, kind)} and {shapes}")
+    return _written(
+        place,
+        layer,
+        name,
+        loss,
+        target.id,
+        ignored,
+        f"{_asked_of(place, layer, loss, kind)} and {shapes} and {given.id}.isfinite().all()",
+    )
 
 
 def _written(

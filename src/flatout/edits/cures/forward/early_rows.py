@@ -50,6 +50,8 @@ def rows_before_layer(place: EditPlace) -> WrittenEdit:
     set_ = (each for _, each in place.project.nodes(ast.Attribute) if not isinstance(each.ctx, ast.Load))
     if not against and any(each.attr in ("forward", "__call__") for each in set_):
         against = "what layers do is set"
+    if not against and "fullgraph" in place.project.mentions:
+        against = "`fullgraph`: code that is compiled whole can ask for no values"
     if against:
         return place.left(against)
     around = place.source.parents[layer.call]
@@ -121,6 +123,7 @@ def _with_rows(place: EditPlace, layer: _Layer, index: ast.Subscript) -> tuple[A
     else:
         name = asked.named(layer.call.func)
         when = f"{is_by_row(torch, name, in_sequence=layer.kind == 'sequence')} and {when}"
+    when += f" and {x}.isfinite().all()"  # NaN in any row comes to the weights' gradients
     form = with_parts(layer.call, parts)
     form.args = [ast.Subscript(form.args[0], with_parts(index.slice, parts), ast.Load()), *form.args[1:]]
     return asked, when, ast.unparse(form)

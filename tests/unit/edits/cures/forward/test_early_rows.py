@@ -35,17 +35,17 @@ def rows(folder, *lines):
         (
             ["return self.head(h)[:, -1]  # <<"],
             "return (lambda layer, x: layer(x[:, -1]) if type(layer) is torch.nn.Linear and not (",
-            " and x.dim() > 2 else layer(x)[:, -1])(self.head, h)",
+            " and x.dim() > 2 and x.isfinite().all() else layer(x)[:, -1])(self.head, h)",
         ),
         (
             ["return self.deep(F.relu(h))[:, -1, :]  # <<"],
             "return (lambda layer, x: layer(x[:, -1, :]) if type(layer) is torch.nn.Sequential and not (",
-            " and x.dim() > 3 else layer(x)[:, -1, :])(self.deep, F.relu(h))",
+            " and x.dim() > 3 and x.isfinite().all() else layer(x)[:, -1, :])(self.deep, F.relu(h))",
         ),
         (
             ["return F.linear(h + 1, w, b)[mask]  # <<"],
             "return (lambda x, weight, bias, rows: F.linear(x[rows], weight, bias) if type(x) in (",
-            " and weight.dim() == 2 else F.linear(x, weight, bias)[rows])(h + 1, w, b, mask)",
+            " and weight.dim() == 2 and x.isfinite().all() else F.linear(x, weight, bias)[rows])(h + 1, w, b, mask)",
         ),
         (
             ["return self.head(h)[:, :4].mean(1)  # <<"],
@@ -70,16 +70,32 @@ def test_an_index_of_rows_goes_before_the_layer(tmp_path, lines, begins, ends):
 @pytest.mark.parametrize(
     ("loss", "ignored", "shapes"),
     [
-        ("F.cross_entropy(out.view(-1, 50), t.view(-1), ignore_index=0)", "0", " and self.head.out_features == 50:"),
-        ("F.cross_entropy(out.reshape(-1, out.size(-1)), t.reshape(-1))", "-100", " * h.size(-1) == h.numel() > 0:"),
-        ("F.cross_entropy(out.flatten(0, 1), t.flatten(), ignore_index=PAD, reduction='sum')", "PAD", " h.dim() == 3:"),
+        (
+            "F.cross_entropy(out.view(-1, 50), t.view(-1), ignore_index=0)",
+            "0",
+            " and self.head.out_features == 50 and h.isfinite().all():",
+        ),
+        (
+            "F.cross_entropy(out.reshape(-1, out.size(-1)), t.reshape(-1))",
+            "-100",
+            " * h.size(-1) == h.numel() > 0 and h.isfinite().all():",
+        ),
+        (
+            "F.cross_entropy(out.flatten(0, 1), t.flatten(), ignore_index=PAD, reduction='sum')",
+            "PAD",
+            " h.dim() == 3 and h.isfinite().all():",
+        ),
         (
             "F.cross_entropy(out.transpose(1, 2), t, ignore_index=0, label_smoothing=0.1)",
             "0",
-            " and h.dim() == 3 and t.shape == h.shape[:2]:",
+            " and h.dim() == 3 and t.shape == h.shape[:2] and h.isfinite().all():",
         ),
-        ("self.loss(out.permute(0, 2, 1), t)", "self.loss.ignore_index", " and t.shape == h.shape[:2]:"),
-        ("F.cross_entropy(out, t)", "-100", " and h.dim() == 2 and t.shape == h.shape[:1]:"),
+        (
+            "self.loss(out.permute(0, 2, 1), t)",
+            "self.loss.ignore_index",
+            " and t.shape == h.shape[:2] and h.isfinite().all():",
+        ),
+        ("F.cross_entropy(out, t)", "-100", " and h.dim() == 2 and t.shape == h.shape[:1] and h.isfinite().all():"),
     ],
 )
 def test_rows_of_ignored_targets_are_left_out(tmp_path, loss, ignored, shapes):
@@ -128,6 +144,7 @@ def test_rows_of_ignored_targets_are_left_out(tmp_path, loss, ignored, shapes):
         (["out = self.head(h)  # <<", "return out[mask] if t else h"], "not picked each time"),
         (["out = self.head(h)  # <<", "mark(mask)", "return out[mask]"], "mark() may write to"),
         (["Own.forward = f", "return self.head(h)[mask]  # <<"], "what layers do is set"),
+        (["f = torch.compile(f, fullgraph=True)", "return self.head(h)[mask]  # <<"], "compiled whole"),
         (["print(self.head(h)[mask])  # <<"], "may be printed"),
         (["out = self.head(h)  # <<", "print(out[mask])"], "may be printed"),
         (["out = self.head(h)  # <<", "self.seen[:2] = False", "return out[mask]"], "may write to what"),
@@ -233,3 +250,25 @@ with torch.no_grad():
     after, left = edited(tmp_path, "early-rows", text)
     assert left == ""
     same_results(text, after, "found", exact=False)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "return self.head(h)[:, -1].square().mean()  # <<",
+        "out = self.head(h)  # <<\n        return F.cross_entropy(out.view(-1, 50), t.view(-1), ignore_index=0)",
+    ],
+)
+def test_a_number_that_is_none_comes_to_the_gradients_from_any_row(tmp_path, lines):
+    rest = """\
+net, h = Net(), torch.randn(3, 5, 8)
+h[0, 0, 0] = torch.nan
+t = torch.randint(1, 4, (3, 5))
+t[0, 0] = 0
+net(h, t, None).backward()
+found = [net.head.weight.grad.isnan().float()]
+"""
+    text = f"{HEAD}        {lines}\n{rest}"
+    after, left = edited(tmp_path, "early-rows", text)
+    assert left == ""
+    same_results(text, after, "found")
