@@ -19,9 +19,9 @@ of 20); `argmax(1)` of 8 x 3 x 256 x 256 numbers 57 ms, `max(1)` 5.8. In Knowled
 
 Write it as the message says: `x.square().sum(dim).sqrt()` for a norm, `x.max(dim).indices` for an argmax. Sums are
 rounded differently in the last bits than in `norm` and `var`. Where zeros can occur and gradients are needed, keep the
-root away from them: `(x.square().sum(dim) + 1e-12).sqrt()`. `flatout tune` tries `.clamp_min(1e-36)` before the root,
-which keeps the gradient of zero at zero, as `norm` has it; `max(dim).indices` gives the same places as `argmax` does,
-of equal values and of NaN, too.
+root away from them: `(x.square().sum(dim) + 1e-12).sqrt()`. `flatout tune` tries a form that looks at the sums when
+the script runs, and takes the call as it is written where one is zero, tiny, huge or NaN; `max(dim).indices` gives the
+same places as `argmax` does, of equal values and of NaN, too.
 
 ## When it is wrong
 
