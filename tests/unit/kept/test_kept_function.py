@@ -758,3 +758,15 @@ def test_a_view_of_a_whole_tensor_comes_back_as_one():
     for one in (given, plain):
         with pytest.raises(RuntimeError, match="created in no_grad mode"):
             one.mul_(torch.ones(12, requires_grad=True))
+
+
+@pytest.mark.parametrize("number", [40, 40_000])
+def test_what_another_process_writes_is_seen(number):
+    kept, shared = Kept(flat), torch.ones(number).share_memory_()
+    assert kept.again(shared) > 0, kept.left
+    process = os.fork()
+    if process == 0:
+        shared.numpy()[-1] = 5
+        os._exit(0)
+    os.waitpid(process, 0)
+    assert kept.call(shared)[-1] == 10

@@ -13,6 +13,7 @@ import platform
 import struct
 
 from flatout.watch.memory.layouts import compiled
+from flatout.watch.memory.own_mappings import is_own_memory
 
 __all__ = ["PAGE", "WrittenPages", "written_pages"]
 
@@ -43,6 +44,7 @@ class WrittenPages:
         try:
             fcntl.ioctl(self._fd, _API, struct.pack("QQQ", 0xAA, _FEATURES, 0))
             self.pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+            self._maps = os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             os.close(self._fd)
             raise
@@ -53,6 +55,8 @@ class WrittenPages:
         Raises:
             OSError: it is memory of another kind, as of a file or shared with other processes.
         """
+        if not is_own_memory(self._maps, start, length):
+            raise OSError("memory of a file, or shared with other processes")
         if compiled is not None:
             compiled.publish(self.pagemap, start, length)  # what was written so far is news to who watches it already
         fcntl.ioctl(self._fd, _REGISTER, struct.pack("QQQQ", start, length, _WRITES, 0))
