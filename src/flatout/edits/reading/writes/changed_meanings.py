@@ -16,7 +16,8 @@ _OF_OBJECTS = words(
 )
 _HOOKS = ("forward_hook", "forward_pre_hook", "MethodType", "mock", "monkeypatch")
 _TRACED = (
-    "torch.jit", "torch.onnx", "torch.export", "torch.func", "torch.fx", "torch.compile", "torch.vmap", "functorch", "torch.cuda.graph", "torch.cuda.make_graphed_callables", "torch.ao", "torch.quantization",
+    "torch.jit", "torch.onnx", "torch.export", "torch.func", "torch.fx", "torch.compile", "torch.vmap", "functorch",
+    "torch.cuda.graph", "torch.cuda.make_graphed_callables", "torch.ao", "torch.quantization",
 )  # fmt: skip
 _TRACING = words(
     "compile add_graph make_fx vmap log_graph to_torchscript to_onnx torch_compile symbolic_trace CUDAGraph "
