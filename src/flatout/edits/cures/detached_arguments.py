@@ -12,6 +12,7 @@ from flatout.edits.reading.optimizer_steps import owners, steps_after
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.reading.weight_changes import keeps_state
+from flatout.edits.reading.writes.changed_meanings import traced_somewhere
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit, with_import
 
@@ -52,6 +53,9 @@ def with_detached_arguments(place: EditPlace) -> WrittenEdit:
 def _kept(place: EditPlace, found: list[tuple[ast.Call, ast.expr]]) -> str:
     """Return why what is called may need the graph of its argument, or be a part of what made it; "" if it is apart."""
     kept = keeps_state(place.project)
+    traced = traced_somewhere(place.project)
+    if traced:
+        return traced
     if kept:
         return f"forward() keeps {kept}, which may be trained on"
     if any(each in place.project.mentions for each in ("add_param_group", "['params']")):

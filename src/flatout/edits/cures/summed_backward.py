@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, loads, stores
+from flatout.edits.reading.dataflow import pairs
 from flatout.edits.reading.error_handlers import caught_at
+from flatout.edits.reading.gradient_flow import last_name
 from flatout.edits.reading.gradient_reads import gradient_hook, leaves_block, touches_gradients
 from flatout.edits.reading.writes.changed_meanings import changed_meaning
 from flatout.edits.reading.writes.writes_between import writes_between
@@ -65,6 +67,18 @@ def _seen_apart(place: EditPlace) -> str:
                 return source.at(function, f"{touched} may run between the passes")
     caught = caught_at(project, place.source, place.statement)
     return f"an error between the passes might be caught by {caught}" if caught else ""
+
+
+def _is_lazy(place: EditPlace, walked: ast.expr) -> bool:
+    """Return whether a loop walks over what is worked out turn by turn: a generator, `map`."""
+    parts = [each for each in ast.walk(walked) if isinstance(each, ast.Name)]
+    bound = [value for node in ast.walk(place.source.tree) for target, value in pairs(node)
+             if isinstance(target, ast.Name) and target.id in {each.id for each in parts}]  # fmt: skip
+    lazy = ("map", "filter", "iter", "starmap", "chain")
+    called = [each.func for each in (*bound, walked) if isinstance(each, ast.Call)]
+    return any(isinstance(each, ast.GeneratorExp) for each in (*bound, *ast.walk(walked))) or any(
+        isinstance(each, ast.Name | ast.Attribute) and last_name(each) in lazy for each in called
+    )
 
 
 def _is_used(place: EditPlace, loop: ast.For) -> bool:
@@ -163,6 +177,8 @@ def _after_loop(place: EditPlace, one: _Pass) -> WrittenEdit:
     loop = place.source.parents[one.statement]
     if not isinstance(loop, ast.For | ast.While) or one.statement not in loop.body or loop.orelse:
         return place.left("no other backward pass stands beside it in the same block")
+    if isinstance(loop, ast.For) and _is_lazy(place, loop.iter):
+        return place.left(f"{ast.unparse(loop.iter)} may run code between the passes")
     others = [each for each in loop.body if each is not one.statement]
     touched = touches_gradients(place.project, [*others, *([loop.test] if isinstance(loop, ast.While) else [])])
     if touched:

@@ -145,6 +145,11 @@ def test_a_file_without_torch_gets_its_import(tmp_path):
             "h = torch.utils.checkpoint.checkpoint(net, x)\na.backward(retain_graph=True)\nb.backward()  # <<\n",
             "checkpoint may tell",
         ),
+        (
+            "losses = (learn(x) for x in data)\nfor loss in losses:\n    loss.backward()  # <<\n",
+            "losses may run code between",
+        ),
+        ("for loss in map(learn, data):\n    loss.backward()  # <<\n", "may run code between"),
         ("a.backward(torch.ones(2))\nb.backward(torch.ones(2))  # <<\n", "without gradients of its own"),
         ("a.backward(create_graph=True)\nb.backward(create_graph=True)  # <<\n", "without gradients of its own"),
         ("loss = f(x)\nloss.backward()  # <<\n", "no other backward pass stands beside it"),

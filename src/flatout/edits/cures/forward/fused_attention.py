@@ -13,7 +13,7 @@ from flatout.edits.cures.weights_apart import can_ask, named_question
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, loads, stores
 from flatout.edits.reading.in_place import changed_in_place
-from flatout.edits.reading.writes.changed_meanings import changed_meaning
+from flatout.edits.reading.writes.changed_meanings import changed_meaning, traced_somewhere
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.text_changes import TextChanges
 from flatout.edits.written_edit import WrittenEdit
@@ -77,7 +77,7 @@ def _refused(place: EditPlace, attention: Attention, call: AttentionCall) -> str
     seen = next((each for each in _SEEING if each in place.project.mentions), "")
     if seen:
         return f"{seen} may see the steps, or need derivatives of derivatives"
-    meaning = changed_meaning(place.project)
+    meaning = changed_meaning(place.project) or traced_somewhere(place.project)
     if meaning:
         return meaning
     taken = {node for each in (*attention.statements, attention.out.node) for node in ast.walk(each)}

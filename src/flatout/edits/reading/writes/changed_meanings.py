@@ -8,13 +8,21 @@ from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.own_meanings import own_operator
 from flatout.edits.reading.purity.pure_calls import words
 
-__all__ = ["changed_meaning"]
+__all__ = ["changed_meaning", "traced_somewhere"]
 
 _OF_OBJECTS = words(
     "forward __call__ __class__ parameters named_parameters buffers modules backward step zero_grad item detach "
     "train eval"
 )
 _HOOKS = ("forward_hook", "forward_pre_hook", "MethodType", "mock", "monkeypatch")
+_TRACED = (
+    "torch.jit", "torch.onnx", "torch.export", "torch.func", "torch.fx", "torch.compile", "torch.vmap", "functorch",
+    "torch.cuda.graph", "torch.cuda.make_graphed_callables", "torch.ao", "torch.quantization",
+)  # fmt: skip
+_TRACING = words(
+    "compile add_graph make_fx vmap log_graph to_torchscript to_onnx torch_compile symbolic_trace CUDAGraph "
+    "FlopCountAnalysis create_feature_extractor"
+)
 _SETTERS = ("setattr", "patch", "delattr")
 
 
@@ -42,3 +50,17 @@ def _is_dynamic(call: ast.Call) -> bool:
     """Return whether `getattr` is given a name that is put together when the script runs."""
     named = [*call.args, None][1:2]
     return last_name(call.func) == "getattr" and not (named and isinstance(named[0], ast.Constant))
+
+
+@functools.lru_cache(maxsize=4)
+def traced_somewhere(project: Project) -> str:
+    """Return what in a project traces or compiles code, where a question that is asked at run time has no place."""
+    for source, node in project.nodes(ast.Attribute, ast.Name, ast.ImportFrom):
+        if isinstance(node, ast.ImportFrom):
+            dotted, name = f"{node.module or ''}.", ""
+        else:
+            dotted, name = source.names.dotted(node), node.attr if isinstance(node, ast.Attribute) else ""
+        own = name in _TRACING and (not dotted or dotted.startswith("torch"))
+        if own or (dotted.startswith(_TRACED) and not dotted.startswith("torch.nn.")):
+            return source.at(node, f"{dotted or name} takes in no question that is asked when the script runs")
+    return ""

@@ -13,7 +13,7 @@ from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import words
 from flatout.edits.reading.quiet_code import is_builtin
 from flatout.edits.reading.source_file import SourceFile
-from flatout.edits.reading.writes.changed_meanings import changed_meaning
+from flatout.edits.reading.writes.changed_meanings import changed_meaning, traced_somewhere
 
 __all__ = ["is_steady_number", "order_seen"]
 
@@ -54,7 +54,7 @@ def order_seen(
     """Return what may see that the changes at the end of each turn are made behind the loop, "" for nothing."""
     if any(name in project.mentions for name in _MODES):
         return "operations of tensors may be watched"
-    meaning = changed_meaning(project)
+    meaning = changed_meaning(project) or traced_somewhere(project)
     if meaning:
         return meaning
     caught = caught_at(project, source, loop)

@@ -14,7 +14,7 @@ from flatout.edits.reading.project import Project
 from flatout.edits.reading.purity.pure_calls import PURE_FUNCTIONS, PURE_METHODS, PlainKind, words
 from flatout.edits.reading.quiet_code import is_counter
 from flatout.edits.reading.source_file import Function
-from flatout.edits.reading.writes.changed_meanings import changed_meaning
+from flatout.edits.reading.writes.changed_meanings import changed_meaning, traced_somewhere
 from flatout.edits.reading.writes.still_models import changes_something
 
 __all__ = ["is_only_read", "written_somewhere"]
@@ -47,6 +47,7 @@ def written_somewhere(place: EditPlace) -> str:
     if not isinstance(scope, Function):
         return "it stands in no function, so that anything may write into it"
     watching = next((each for each in _WATCHING if each in project.mentions), "") or changed_meaning(project)
+    watching = watching or traced_somewhere(project)
     if watching:
         return f"{watching} may see whose memory it is"
     changed = changes_something(project, place.source, scope.body, also=words("drop dropout super"), forward=True)

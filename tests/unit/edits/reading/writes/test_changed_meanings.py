@@ -6,7 +6,7 @@ Module: flatout.edits.reading.writes.changed_meanings.
 import pytest
 from tests.unit.edits.scripts import edited, project_of
 
-from flatout.edits.reading.writes.changed_meanings import changed_meaning
+from flatout.edits.reading.writes.changed_meanings import changed_meaning, traced_somewhere
 
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
 
@@ -65,3 +65,27 @@ def test_edits_leave_such_projects(tmp_path, name, text, facts):
     after, left = edited(tmp_path, name, HEAD + PATCHED + text, **facts)
     assert after == ""
     assert "net.forward" in left
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "model = torch.compile(net)",
+        "net.compile()",
+        "from torch.func import functional_call",
+        "scripted = torch.jit.script(net)",
+        "torch.onnx.export(net, x, path)",
+        "writer.add_graph(net, x)",
+    ],
+)
+def test_code_that_is_traced_is_asked_nothing(tmp_path, line):
+    assert "takes in no question" in traced_somewhere(project_of(tmp_path, train=f"{HEAD}{line}\n"))
+    text = f"{HEAD}out = (q @ k.mT).softmax(-1) @ v  # <<\n"
+    assert edited(tmp_path, "fused-attention", text)[1] == ""
+    assert "takes in no question" in edited(tmp_path, "fused-attention", f"{text}{line}\n")[1]
+    text = f"{HEAD}for p in ps:\n    p.mul_(2)  # <<\n"
+    assert "takes in no question" in edited(tmp_path, "foreach", f"{text}{line}\n")[1]
+
+
+def test_other_compilers_trace_nothing(tmp_path):
+    assert traced_somewhere(project_of(tmp_path, train=f"{HEAD}import re\nword = re.compile('a')\n")) == ""
