@@ -12,6 +12,7 @@ _PLAIN = (bool, int, str, bytes, type(None), type(...))
 _NUMBERS = (float, complex)
 _MOST = 64  # values of a call
 _NEW, _OPEN = -1, -2  # in place of a container's number
+_top_of_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
 _LEAST, _HALF = sys.float_info.min, 0.5
 
 
@@ -88,15 +89,18 @@ class _Taken:
 
 
 def settings_now() -> tuple[object, ...]:
-    """Return torch's settings that results may come out otherwise under, besides those that `Ambient` sees."""
+    """Return settings that results may come out otherwise under, besides those that `Ambient` sees."""
     has_denormals = _LEAST * _HALF > 0.0  # not where the processor is told to flush them
-    return torch.is_grad_enabled(), torch.get_num_threads(), torch.get_float32_matmul_precision(), has_denormals
+    of_torch = torch.is_grad_enabled(), torch.get_num_threads(), torch.get_float32_matmul_precision()
+    return *of_torch, has_denormals, sys.getrecursionlimit(), sys.get_int_max_str_digits()
 
 
 def unusual_moment() -> bool:
     """Return whether somebody watches or transforms each operation just now: nothing is kept or handed out then."""
     return (
         sys.gettrace() is not None
+        or sys.getprofile() is not None
+        or _top_of_hooks(False) is not None
         or torch.is_inference_mode_enabled()
         or torch._C._len_torch_function_stack() > 0
         or torch._C._len_torch_dispatch_stack() > 0

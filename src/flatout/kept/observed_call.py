@@ -42,6 +42,13 @@ _EFFECTS |= {"vars", "setattr", "delattr", "id", "__build_class__", "seed", "man
 _EFFECTS |= {"load", "get_rng_state", "tofile", "fromfile", "from_file", "dump", "dumps", "memmap", "data_ptr"}
 _EFFECTS |= {"share_memory_", "pin_memory", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"}
 _EFFECTS |= {"backward", "is_pinned", "geterr", "seterr", "get_printoptions", "synchronize", "record_stream"}
+_EFFECTS |= {
+    "is_anomaly_enabled",
+    "is_anomaly_check_nan_enabled",
+    "is_warn_always_enabled",
+    "get_deterministic_debug_mode",
+}
+_EFFECTS |= {"is_deterministic_algorithms_warn_only_enabled"}  # settings that are no part of what was given
 _DYNAMIC = {"getattr", "hasattr", "vars", "dir", "eval", "exec", "globals", "locals", "attrgetter", "methodcaller"}
 _DYNAMIC |= {"setattr", "delattr", "import_module", "__dict__", "__class__", "__getattribute__", "__globals__"}
 _DYNAMIC |= {"__closure__", "__code__", "__wrapped__", "__self__", "__func__"}

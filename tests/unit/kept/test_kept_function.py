@@ -9,8 +9,10 @@ import abc
 import contextlib
 import functools
 import gc
+import inspect
 import math
 import os
+import sys
 import threading
 import time
 import weakref
@@ -770,3 +772,46 @@ def test_what_another_process_writes_is_seen(number):
         os._exit(0)
     os.waitpid(process, 0)
     assert kept.call(shared)[-1] == 10
+
+
+def curved(points):
+    tables.slow(3)
+    return (points**2).sum(1).detach()
+
+
+def test_who_watches_python_or_the_tensors_of_a_graph_sees_each_call():
+    kept, points, packed, entered = Kept(curved), torch.rand(4, 3, requires_grad=True), [], []
+    assert kept.again(points) == 4
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: packed.append(1) or tensor, lambda tensor: tensor):
+        kept.call(points)
+    sys.setprofile(lambda frame, event, _: entered.append(event) if frame.f_code is curved.__code__ else None)
+    try:
+        kept.call(points)
+    finally:
+        sys.setprofile(None)
+    assert (bool(packed), entered[0], kept.acted) == (True, "call", 4)
+
+
+def of_setting(n):
+    return [torch.is_anomaly_enabled()] * n + [tables.slow(3)]
+
+
+def nested(depth):
+    return [nested(depth - 1)] if depth else [tables.slow(3)]
+
+
+def test_settings_that_are_asked_for_are_no_constants():
+    kept = Kept(of_setting)
+    kept.again(2)
+    with torch.autograd.set_detect_anomaly(True):
+        assert kept.call(2) == of_setting(2)
+    assert kept.left
+    deep, limit = Kept(nested), sys.getrecursionlimit()
+    assert deep.again(150) == 4
+    sys.setrecursionlimit(len(inspect.stack()) + 50)
+    try:
+        with pytest.raises(RecursionError):
+            deep.call(150)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert deep.again(150, times=1) == 1
