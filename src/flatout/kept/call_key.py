@@ -74,17 +74,14 @@ class _Taken:
         number = self._containers.get(id(value), _NEW)
         if number == _OPEN:
             raise ValueError("it holds itself")
-        if number != _NEW:  # code may ask whether it is given one list twice
+        if number != _NEW:  # code may ask whether it is given one thing twice
             return "again", number
         self._containers[id(value)] = _OPEN
         if kind is dict:
             found = (kind, *((self.part(name), self.part(each)) for name, each in value.items()))
         else:
             found = (kind, *map(self.part, value))
-        if kind is tuple:
-            del self._containers[id(value)]
-        else:
-            self._containers[id(value)] = len(self._containers)
+        self._containers[id(value)] = len(self._containers)
         return found
 
 

@@ -815,3 +815,41 @@ def test_settings_that_are_asked_for_are_no_constants():
     finally:
         sys.setrecursionlimit(limit)
     assert deep.again(150, times=1) == 1
+
+
+class Frozen:
+    """Attributes that code writes past its own `__setattr__`, and never reads."""
+
+    seen = 0
+
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+    def note(self, k):
+        super().__setattr__("seen", k)
+
+
+def looked_at(thing, k):
+    tables.slow(3)
+    if k > 9:
+        object.__setattr__(thing, "seen", k)
+    return [k]
+
+
+def looked_at_by_itself(thing, k):
+    tables.slow(3)
+    if k > 9:
+        thing.note(k)
+    return [k]
+
+
+@pytest.mark.parametrize("function", [looked_at, looked_at_by_itself])
+def test_attributes_that_are_set_by_what_object_has_are_written_each_time(function):
+    kept, thing = Kept(function), Frozen()
+    for k in (1, 2, 3, 4, 12, 13, 14):
+        for _ in range(5):
+            kept.call(Frozen(), k)
+            kept.call(thing, k)
+    for k in (11, 10, 11, 10, 10):
+        kept.call(thing, k)
+        assert thing.seen == k
