@@ -1,6 +1,7 @@
 """What a call is given, and under which settings, as a key: plain values by value, everything else by identity."""
 
 import sys
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import torch
@@ -17,10 +18,17 @@ _LEAST, _HALF = sys.float_info.min, 0.5
 
 
 class CallGiven(NamedTuple):
-    """The arguments of a call: their key, and the objects among them that stand in it by identity."""
+    """The arguments of a call.
+
+    Attributes:
+        key: what they are told by.
+        objects: those that stand in it by identity.
+        containers: the identities of lists, tuples and dictionaries, which stand in it by what they hold.
+    """
 
     key: tuple[object, ...]
     objects: list[Any]
+    containers: Collection[int]
 
 
 def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallGiven | None:
@@ -33,7 +41,7 @@ def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallGiven | None:
         )
     except ValueError:
         return None
-    return CallGiven(key, taken.objects)
+    return CallGiven(key, taken.objects, taken.containers.keys())
 
 
 class _Taken:
@@ -41,12 +49,13 @@ class _Taken:
 
     Attributes:
         objects: those that stand in the key by identity.
+        containers: the identities of the others that hold something, and the order in which they were met.
     """
 
     def __init__(self) -> None:
         self.objects: list[Any] = []
         self._left = _MOST
-        self._containers: dict[int, int] = {}
+        self.containers: dict[int, int] = {}
 
     def part(self, value: Any) -> object:
         """Return what stands for a value in the key.
@@ -71,17 +80,17 @@ class _Taken:
 
     def _container(self, kind: type, value: Any) -> object:
         """Return what stands for a container: its items, or which one it is of those that were met before."""
-        number = self._containers.get(id(value), _NEW)
+        number = self.containers.get(id(value), _NEW)
         if number == _OPEN:
             raise ValueError("it holds itself")
         if number != _NEW:  # code may ask whether it is given one thing twice
             return "again", number
-        self._containers[id(value)] = _OPEN
+        self.containers[id(value)] = _OPEN
         if kind is dict:
             found = (kind, *((self.part(name), self.part(each)) for name, each in value.items()))
         else:
             found = (kind, *map(self.part, value))
-        self._containers[id(value)] = len(self._containers)
+        self.containers[id(value)] = len(self.containers)
         return found
 
 

@@ -853,3 +853,31 @@ def test_attributes_that_are_set_by_what_object_has_are_written_each_time(functi
     for k in (11, 10, 11, 10, 10):
         kept.call(thing, k)
         assert thing.seen == k
+
+
+class Layers:
+    def __init__(self):
+        self.sizes = [4, 2]
+
+
+def are_own(layers, sizes):
+    tables.slow(3)
+    return [sizes is layers.sizes, *sizes]
+
+
+@pytest.mark.parametrize("own_first", [False, True])
+def test_a_list_that_is_reached_in_another_way_too_is_not_one_of_its_value(own_first):
+    kept, layers = Kept(are_own), Layers()
+    for _ in range(5):
+        for own in (own_first, not own_first):
+            given = layers.sizes if own else [4, 2]
+            for _ in range(3):
+                assert kept.call(layers, given) == [own, 4, 2]
+    assert kept.acted > 0
+
+
+def test_a_function_that_is_always_given_what_it_reads_is_given_up():
+    kept, layers = Kept(are_own), Layers()
+    for _ in range(60):
+        assert kept.call(layers, layers.sizes) == [True, 4, 2]
+    assert (kept.acted, kept.call.off) == (0, True)
