@@ -72,6 +72,10 @@ class _Call:
         except Exception as error:  # objects of any kind
             return f"something that cannot be looked at ({type(error).__name__})"
 
+    def is_reached(self, what: CallGiven) -> bool:
+        """Return whether a list that is given is one that was read besides: code may ask, or write to one of them."""
+        return self.state is not None and not self.state.places.objects.isdisjoint(what.containers)
+
     @classmethod
     def given(cls, objects: list[Any]) -> "_Call":
         """Return a call that is given these objects; when one of them is gone, so is what was held for it.
@@ -141,6 +145,8 @@ class KeptFunction:
         call = self._calls.get(key)
         if call is None or not call.is_of(what.objects):
             return self._first(key, what, args, kwargs)
+        if call.is_reached(what):
+            return self._function(*args, **kwargs)
         if not call.is_kept:
             return self._watched(key, call, what, args, kwargs)
         if lost := call.changed():
@@ -216,7 +222,7 @@ class KeptFunction:
             state = ReadState(self._tally.known, self._roots(what))
         except Exception as error:  # objects of any kind
             self.stop(f"it cannot be watched ({type(error).__name__}: {error})")
-        if self.off or state.refused:
+        if self.off or state.refused or not state.places.objects.isdisjoint(what.containers):
             return self._function(*args, **kwargs)
         start = time.perf_counter()
         self._calls[key] = call
@@ -259,6 +265,8 @@ class KeptFunction:
                 seen.refuse(f"it cannot be watched ({type(error).__name__}: {error})")
         if seen.refused and not self.off:
             self.stop(seen.refused)
+        elif key in self._calls and call.is_reached(what):
+            self._lose(key, "a list that it is given, and reads besides,")
         return seen.result
 
     def _begin(self, call: _Call, seen: ObservedCall, what: CallGiven) -> str:

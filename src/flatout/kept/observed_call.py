@@ -42,10 +42,18 @@ _EFFECTS |= {"vars", "setattr", "delattr", "id", "__build_class__", "seed", "man
 _EFFECTS |= {"load", "get_rng_state", "tofile", "fromfile", "from_file", "dump", "dumps", "memmap", "data_ptr"}
 _EFFECTS |= {"share_memory_", "pin_memory", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"}
 _EFFECTS |= {"backward", "is_pinned", "geterr", "seterr", "get_printoptions", "synchronize", "record_stream"}
+_EFFECTS |= {
+    "is_anomaly_enabled",
+    "is_anomaly_check_nan_enabled",
+    "is_warn_always_enabled",
+    "get_deterministic_debug_mode",
+}
+_EFFECTS |= {"is_deterministic_algorithms_warn_only_enabled"}  # settings that are no part of what was given
 _DYNAMIC = {"getattr", "hasattr", "vars", "dir", "eval", "exec", "globals", "locals", "attrgetter", "methodcaller"}
 _DYNAMIC |= {"setattr", "delattr", "import_module", "__dict__", "__class__", "__getattribute__", "__globals__"}
 _DYNAMIC |= {"__closure__", "__code__", "__wrapped__", "__self__", "__func__"}
 _DYNAMIC |= {OUT_OF_SIGHT}
+_SETTING = {"__setattr__", "__delattr__", "__set__", "__delete__", "__setstate__"}  # of `object`, `type` and `super()`
 _FRESH_SETTINGS = frozenset({"set_grad_enabled"})  # put back by who leaves the block
 _MOST_EVENTS = 5_000_000
 
@@ -219,7 +227,7 @@ def _writes(code: CodeType) -> str:
     """Return what code of the user's writes that outlives it, an empty string for nothing; items are seen elsewhere."""
     for instruction in dis.get_instructions(code):
         kind, what = instruction.opname, str(instruction.argval)
-        if kind in ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL"):
+        if kind in ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL") or what in _SETTING:
             return f"{code.co_qualname} writes {what}"
         if kind in ("STORE_DEREF", "DELETE_DEREF") and what in code.co_freevars:
             return f"{code.co_qualname} writes {what} of the function around it"

@@ -9,8 +9,10 @@ import abc
 import contextlib
 import functools
 import gc
+import inspect
 import math
 import os
+import sys
 import threading
 import time
 import weakref
@@ -770,3 +772,112 @@ def test_what_another_process_writes_is_seen(number):
         os._exit(0)
     os.waitpid(process, 0)
     assert kept.call(shared)[-1] == 10
+
+
+def curved(points):
+    tables.slow(3)
+    return (points**2).sum(1).detach()
+
+
+def test_who_watches_python_or_the_tensors_of_a_graph_sees_each_call():
+    kept, points, packed, entered = Kept(curved), torch.rand(4, 3, requires_grad=True), [], []
+    assert kept.again(points) == 4
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: packed.append(1) or tensor, lambda tensor: tensor):
+        kept.call(points)
+    sys.setprofile(lambda frame, event, _: entered.append(event) if frame.f_code is curved.__code__ else None)
+    try:
+        kept.call(points)
+    finally:
+        sys.setprofile(None)
+    assert (bool(packed), entered[0], kept.acted) == (True, "call", 4)
+
+
+def of_setting(n):
+    return [torch.is_anomaly_enabled()] * n + [tables.slow(3)]
+
+
+def nested(depth):
+    return [nested(depth - 1)] if depth else [tables.slow(3)]
+
+
+def test_settings_that_are_asked_for_are_no_constants():
+    kept = Kept(of_setting)
+    kept.again(2)
+    with torch.autograd.set_detect_anomaly(True):
+        assert kept.call(2) == of_setting(2)
+    assert kept.left
+    deep, limit = Kept(nested), sys.getrecursionlimit()
+    assert deep.again(150) == 4
+    sys.setrecursionlimit(len(inspect.stack()) + 50)
+    try:
+        with pytest.raises(RecursionError):
+            deep.call(150)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert deep.again(150, times=1) == 1
+
+
+class Frozen:
+    """Attributes that code writes past its own `__setattr__`, and never reads."""
+
+    seen = 0
+
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+    def note(self, k):
+        super().__setattr__("seen", k)
+
+
+def looked_at(thing, k):
+    tables.slow(3)
+    if k > 9:
+        object.__setattr__(thing, "seen", k)
+    return [k]
+
+
+def looked_at_by_itself(thing, k):
+    tables.slow(3)
+    if k > 9:
+        thing.note(k)
+    return [k]
+
+
+@pytest.mark.parametrize("function", [looked_at, looked_at_by_itself])
+def test_attributes_that_are_set_by_what_object_has_are_written_each_time(function):
+    kept, thing = Kept(function), Frozen()
+    for k in (1, 2, 3, 4, 12, 13, 14):
+        for _ in range(5):
+            kept.call(Frozen(), k)
+            kept.call(thing, k)
+    for k in (11, 10, 11, 10, 10):
+        kept.call(thing, k)
+        assert thing.seen == k
+
+
+class Layers:
+    def __init__(self):
+        self.sizes = [4, 2]
+
+
+def are_own(layers, sizes):
+    tables.slow(3)
+    return [sizes is layers.sizes, *sizes]
+
+
+@pytest.mark.parametrize("own_first", [False, True])
+def test_a_list_that_is_reached_in_another_way_too_is_not_one_of_its_value(own_first):
+    kept, layers = Kept(are_own), Layers()
+    for _ in range(5):
+        for own in (own_first, not own_first):
+            given = layers.sizes if own else [4, 2]
+            for _ in range(3):
+                assert kept.call(layers, given) == [own, 4, 2]
+    assert kept.acted > 0
+
+
+def test_a_function_that_is_always_given_what_it_reads_is_given_up():
+    kept, layers = Kept(are_own), Layers()
+    for _ in range(60):
+        assert kept.call(layers, layers.sizes) == [True, 4, 2]
+    assert (kept.acted, kept.call.off) == (0, True)

@@ -34,7 +34,7 @@ _SEEN = (
     *("__repr__", "__str__", "__format__", "__getitem__", "__getattr", "__len__", "__missing__", "defaultdict"),
     *("__torch_function__", "__torch_dispatch__", "TorchFunctionMode", "TorchDispatchMode", "suppress", "redirect_std"),
     *("parametriz", "spectral_norm", "weight_norm", "setLoggerClass", "LogRecordFactory", "lastResort", "settrace"),
-    *("extra_repr", "_get_name", "saved_tensors_hooks", "excepthook", "mock"),
+    *("extra_repr", "get_name", "saved_tensors_hooks", "excepthook", "mock"),
 )
 _METHODS = frozenset({
     "abs", "all", "any", "argmax", "argmin", "count_nonzero", "cpu", "detach", "dim", "float", "item", "max", "mean",

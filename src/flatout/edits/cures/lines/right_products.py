@@ -18,6 +18,7 @@ from flatout.edits.text_changes import TextChanges, fresh_name
 __all__ = ["unsure_of", "with_function"]
 
 _WATCHED = re.compile(r"\bn?jit\b|\bregister_(?:hook|post_accumulate_grad_hook)\b|\bsaved_tensors_hooks\b")
+_UNRECORDED = ("torch.no_grad", "torch.inference_mode")
 _BUILT = re.compile(r"_*(init|reset|build|make|setup)")  # functions that run before anything is multiplied
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _KINDS = "(torch.Tensor, torch.nn.Parameter)"
@@ -50,7 +51,7 @@ def unsure_of(place: EditPlace, factors: Collection[ast.expr]) -> str:
     if anything or not is_builtin(source, ast.Name("type"), ("type",)):
         return "type() may be another function in this file"
     names = {each.attr if isinstance(each, ast.Attribute) else each.id for each in factors}  # type: ignore[attr-defined]
-    for written, node in _writes(project, names):
+    for written, node in () if _is_unrecorded(source, place.statement) else _writes(project, names):
         if _may_come_between(place, written, node):
             return written.at(node, "a factor is written to, which the backward pass may need")
     return ""
@@ -84,15 +85,30 @@ def _writes(project: Project, names: Collection[str]) -> Iterator[tuple[SourceFi
             written = [each.value for each in node.keywords if each.arg == "out"]
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if called in ("numpy", "copyto") or (called.endswith("_") and called != "requires_grad_"):
-                written += [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+                is_method = isinstance(node.func, ast.Attribute) and not source.names.dotted(node.func)
+                written += [node.func.value] if is_method else node.args  # type: ignore[attr-defined]
         if any(_parts(each) & set(names) for each in written):
             yield source, node
 
 
 def _parts(node: ast.expr) -> set[str]:
-    """Return the names that an expression is made of."""
-    found = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-    return found | {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    """Return the names that lead to what an expression is, or is a part of."""
+    found: set[str] = set()
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        found |= {node.attr} if isinstance(node, ast.Attribute) else set()
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return found | ({node.id} if isinstance(node, ast.Name) else set())
+
+
+def _is_unrecorded(source: SourceFile, statement: ast.stmt) -> bool:
+    """Return whether a statement stands where no graph is recorded."""
+    for above in source.above(statement):
+        items = [each.context_expr for each in above.items] if isinstance(above, ast.With) else []
+        items += above.decorator_list if isinstance(above, Function) else []
+        called = [each.func if isinstance(each, ast.Call) else each for each in items]
+        if any(source.names.dotted(each) in _UNRECORDED for each in called):
+            return True
+    return False
 
 
 def _may_come_between(place: EditPlace, source: SourceFile, node: ast.expr | ast.stmt) -> bool:

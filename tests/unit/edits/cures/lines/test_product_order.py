@@ -159,6 +159,23 @@ def test_projects_that_may_see_the_order_or_write_to_factors_are_left(tmp_path, 
     assert (after, bool(left)) == ("", True)
 
 
+def test_writes_are_no_reason_where_no_graph_is_recorded(tmp_path):
+    text = """\
+    import torch
+
+    @torch.no_grad()
+    def step(p, state):
+        left, right = state
+        p.add_(left @ p.grad @ right)  # <<
+        left.mul_(0.9)
+        p.grad.zero_()
+    """
+    after, left = edited(tmp_path, "product-order", text)
+    assert (bool(after), left) == (True, "")
+    after, left = edited(tmp_path, "product-order", text.replace("@torch.no_grad()", "@timed"))
+    assert (after, bool(left)) == ("", True)
+
+
 def test_writes_that_come_before_are_no_reason(tmp_path):
     more = "def links(n):\n    mix = torch.zeros(n, n)\n    mix[0] = 1\n    return mix\nmix = links(3)\nmix[1] = jitter"
     after, left = edited(tmp_path, "product-order", layers(more=more))
