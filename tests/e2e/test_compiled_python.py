@@ -31,7 +31,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 class Photos(Dataset):
     def __init__(self):
-        self.images = np.random.default_rng(0).integers(0, 255, (128, 32, 32), dtype=np.uint8)
+        self.images = np.random.default_rng(0).integers(0, 255, (512, 32, 32), dtype=np.uint8)
 
     def __len__(self):
         return len(self.images)

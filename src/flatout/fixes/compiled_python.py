@@ -181,7 +181,7 @@ def patch(site: "Site", *, functions: str) -> None:
 
         return tell
 
-    site.wrap("flatout.numeric.served:note", note, in_workers=site.purpose != "run")
+    site.wrap("flatout.numeric.served:note", note, in_workers=True)  # who trains is told of workers, too
     site.wrap("flatout.numeric.served:leaves", leaves)
     site.wrap("flatout.numeric.served:differs", differs)
     served_here().follow(COMPILED_PYTHON, lambda name: None, site.fail)
