@@ -25,8 +25,8 @@ BITWISE. Arithmetic is translated operation by operation: whole numbers that lea
 out of range, warnings of numpy, and whatever else compiled code cannot do as Python does, make the call Python's again:
 what was written is put back, and Python raises its own error. Numbers come back as Python has them (`int`, `float`,
 `np.uint8`). Functions of `math` are those of the C library that Python calls. The first five calls with each
-combination of types are made by both and compared to the last bit, then one now and then, a hundredth of the time. A
-difference ends it for that function; where that comes late, a line on stderr says so.
+combination of types (two where a call takes 0.1 s) are made by both and compared to the last bit, then one now and
+then, a hundredth of the time. A difference ends it for that function; where that comes late, a line on stderr says so.
 
 ## When it is wrong
 

@@ -19,13 +19,8 @@ from flatout.edits.written_edit import WrittenEdit
 
 __all__ = ["from_the_right"]
 
-_COMPUTED = (
-    "parametriz",
-    "spectral_norm",
-    "weight_norm",
-    "__getattr",
-    "property(",
-)  # attributes that are made when read
+_COMPUTED = ("parametriz", "spectral_norm", "weight_norm", "__getattr", "property(")
+"""Names that tell of attributes which are made when they are read."""
 
 
 def from_the_right(place: EditPlace) -> WrittenEdit:
