@@ -42,6 +42,23 @@ def test_stricter_classes_come_first_and_more_headroom_before_less():
     assert offered(*catalog) == ["much", "little", "round", "bits"]
 
 
+@pytest.mark.parametrize(
+    ("rounding", "bitwise", "order"),
+    [
+        (3.0, 1.1, ["rounds", "same"]),
+        (3.0, 1.5, ["same", "rounds"]),
+        (1.8, 1.1, ["same", "rounds"]),
+    ],
+)
+def test_twice_the_speed_with_other_rounding_comes_before_a_little_with_the_same_bits(rounding, bitwise, order):
+    catalog = [
+        fix("same", phases=(Phase.INPUT,), addresses=("ME007",)),
+        fix("rounds", Equivalence.ROUNDING, (Phase.INPUT,), addresses=("CO033",)),
+    ]
+    promised = (finding(code="CO033", max_speedup=rounding), finding(code="ME007", max_speedup=bitwise))
+    assert offered(*catalog, findings=promised) == order
+
+
 def test_what_compiles_comes_last_and_what_seldom_helps_after_others_of_its_class():
     catalog = [
         fix("compiled", Equivalence.ROUNDING, (Phase.INPUT,), usual_s=30.0),
