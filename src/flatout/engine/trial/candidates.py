@@ -66,7 +66,9 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Return what to try on the script that `run` recorded: the strictest class first, most headroom first within it.
 
-    But what promises twice the speed and rounds otherwise comes before what promises little (`_rank`). The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all, or what a
+    But what promises twice the speed and rounds otherwise comes before what promises little (`_rank`).
+
+    The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all, or what a
     finding that it addresses promises (collecting garbage falls in all phases), or what the cores of busy workers could
     do; no more than holding the batch gave, or the recording of what it works on says. Whatever is tried behind the
     input is offered by what it could give in a step without input (`Candidate.least`). Fixes on request, and those of
